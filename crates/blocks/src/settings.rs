@@ -33,13 +33,14 @@ pub fn intake(settings: &mut Settings) -> Result<IntakeConfig, SettingsError> {
                 "Bytes of commands in one slot, log entry or instance, before the last command",
             )? as usize,
         },
-        max_bytes: settings.bytes(
-            "intake.bytes",
-            "256MiB",
-            1 << 20..=16 << 30,
-            "Bytes of requests that may wait at a replica; proxies repeat what does not fit",
-        )? as usize,
+        max_bytes: intake_bytes(settings)?,
     })
+}
+
+/// How much may wait at a replica: `intake.bytes`.
+pub fn intake_bytes(settings: &mut Settings) -> Result<usize, SettingsError> {
+    let meaning = "Bytes of requests that may wait at a replica; proxies repeat what does not fit";
+    Ok(settings.bytes("intake.bytes", "256MiB", 1 << 20..=16 << 30, meaning)? as usize)
 }
 
 /// How often a leader shows that it is there: `heartbeat`.
@@ -104,6 +105,18 @@ pub fn members(
 
 /// The proxy's settings: `proxy.patience`, `proxy.requests`, `value.part`.
 pub fn proxy(group: &Group, settings: &mut Settings) -> Result<ProxyConfig, SettingsError> {
+    let config = proxy_without_parts(group, settings)?;
+    let part = settings.bytes(
+        "value.part",
+        "1MiB",
+        1..=32 << 20,
+        "Longer writes are several entries of the log, of this many bytes each",
+    )? as usize;
+    Ok(ProxyConfig { part, ..config })
+}
+
+/// Those of a proxy that sends every write whole.
+pub fn proxy_without_parts(group: &Group, settings: &mut Settings) -> Result<ProxyConfig, SettingsError> {
     let meaning = "Without an answer for this long, a proxy repeats a request, to another replica if this one \
                    is silent";
     let patience = settings.duration("proxy.patience", "300ms", meaning)?;
@@ -126,11 +139,6 @@ pub fn proxy(group: &Group, settings: &mut Settings) -> Result<ProxyConfig, Sett
             1..=1 << 20,
             "Requests under way at one proxy, at most; further ones are refused",
         )? as usize,
-        part: settings.bytes(
-            "value.part",
-            "1MiB",
-            1..=32 << 20,
-            "Longer writes are several entries of the log, of this many bytes each",
-        )? as usize,
+        part: usize::MAX,
     })
 }

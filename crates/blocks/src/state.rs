@@ -9,6 +9,7 @@
 
 mod image;
 pub mod level;
+mod samples;
 
 use bytes::Bytes;
 use quorate_core::{
@@ -24,6 +25,7 @@ use crate::sessions::{self, Sessions, Verdict};
 
 pub use image::{LoadError, Loading, PIECE};
 pub use quorate_store::AHEAD;
+pub use samples::samples_of;
 
 /// For reads of what a clock has no say in: whatever has a time to live has expired by then.
 pub const TIMELESS: Wall = Wall::from_millis(u64::MAX);
@@ -321,6 +323,16 @@ impl Replicated {
         state
     }
 
+    /// Of a protocol that has a store and no log: what another group may begin with.
+    pub fn of(store: Store) -> Replicated {
+        Replicated { applied: 1, store, ..Replicated::default() }.found()
+    }
+
+    /// The store, for a protocol that has no log.
+    pub fn into_store(self) -> Store {
+        self.store
+    }
+
     /// Which commands may be executed.
     pub fn level(&self) -> FeatureLevel {
         self.store.level()
@@ -338,17 +350,7 @@ impl Replicated {
 
     /// How large the data are, for operators.
     pub fn samples(&self) -> [Sample; 5] {
-        let limit = self.store.limit().unwrap_or(0);
-        let expiring = "Keys that have a time to live.";
-        let level = "Feature level of this node's state: what all members must know.";
-        let bytes = "Memory that keys and values take, about: what a limit on the data is compared with.";
-        [
-            Sample::gauge("store_keys", self.store.len(), "Keys in this node's state."),
-            Sample::gauge("store_keys_expiring", self.store.expiring(), expiring),
-            Sample::gauge("store_bytes", self.store.bytes(), bytes),
-            Sample::gauge("store_limit_bytes", limit, "What that may be (max-data); 0 for no bound."),
-            Sample::gauge("store_feature_level", u64::from(self.level().get()), level),
-        ]
+        samples_of(&self.store)
     }
 
     /// Keys whose time is up on this wall clock, the first few.

@@ -10,6 +10,7 @@
 //! | [`expiry`] | a key with a time to live lasts that long, and not much longer | Redis, *EXPIRE* |
 //! | [`exactly_once`] | a command is executed at one slot only | Ongaro's thesis 2014, §6.3 |
 //! | [`instances`] | an instance is decided once, with its dependencies, and lasts | Moraru et al. 2013, §4.1; Ryabinin et al. 2025 |
+//! | [`key_agreement`] | those who may read a key have one version of it | Katsarakis et al., *Hermes*, 2020, §3; TLA+ `HConsistent` |
 //! | [`leader_completeness`] | later leaders have what is committed; leaders only append | the same; TLA+ `LeaderCompleteness` |
 //! | [`leases`] | promises outlast beliefs; one reader from its own state at a time | Gray and Cheriton 1989; Bodega §3.2 |
 //! | [`linearizability`] | replies are those of one store | Herlihy and Wing 1990; Lowe, *Testing for Linearizability*, 2017 |
@@ -48,6 +49,7 @@ pub mod execution_order;
 pub mod expiry;
 pub mod history;
 pub mod instances;
+pub mod key_agreement;
 pub mod leader_completeness;
 pub mod leases;
 pub mod linearizability;
@@ -220,9 +222,18 @@ impl Panel {
         ])
     }
 
+    /// Those for protocols in which each key has a history of its own.
+    pub fn by_key() -> Panel {
+        Panel(vec![
+            Box::new(exactly_once::ExactlyOnce::default()),
+            Box::new(key_agreement::KeyAgreement::default()),
+        ])
+    }
+
     /// Those of a protocol that gives this, where clocks tell the truth or not.
     pub fn of_protocol(can: &Capabilities, clocks_lie: bool) -> Panel {
         let ordered = match clocks_lie {
+            _ if !can.multi_key => return Panel::by_key(),
             _ if !can.total_order => return Panel::unordered(),
             true => Panel::without_clocks(),
             false => Panel::standard(),

@@ -152,6 +152,9 @@ impl Logs {
             | Fact::Decided { .. }
             | Fact::Ordered { .. }
             | Fact::Chain { .. }
+            | Fact::Live { .. }
+            | Fact::Valid { .. }
+            | Fact::Invalid { .. }
             | Fact::ServesLocally { .. } => {}
         }
     }

@@ -170,6 +170,30 @@ pub enum Fact {
         /// Digests of the keys that it writes.
         writes: Vec<u64>,
     },
+    /// Is live in this epoch: a write needs its acknowledgement (protocols in which each key has its own history).
+    /// Stated when it is known, after every start too.
+    Live {
+        /// Of the epoch, as a number.
+        number: u64,
+        /// Whether it has everything that was committed before, and may answer reads.
+        whole: bool,
+    },
+    /// The last version of this key here is committed, as far as the process knows. Stated again at every start.
+    Valid {
+        /// Digest of the key.
+        key: u64,
+        /// The epoch that the process is in, as a number.
+        epoch: u64,
+        /// Digest of the version's number.
+        version: u64,
+        /// Digest of the value.
+        digest: u64,
+    },
+    /// The last version of this key here is not known to be committed: reads of it wait.
+    Invalid {
+        /// Digest of the key.
+        key: u64,
+    },
     /// Has just answered a read from its own state alone.
     ServesLocally {
         /// The ballot, term or view for which it counts.

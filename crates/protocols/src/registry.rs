@@ -206,6 +206,17 @@ macro_rules! each_protocol {
                 ],
                 facts: CHAIN,
             },
+            hermes in "hermes": $crate::hermes::Hermes {
+                gate: [
+                    Budget::of(200),
+                    Budget::of(100).nodes(5).with(&["hermes.page=1"]),
+                    Budget::of(30).nodes(7),
+                ],
+                facts: &[
+                    "Applied", "Executed", "Installed", "Live", "Valid", "Invalid", "Promised", "Believes",
+                    "ReadsLocally", "ServesLocally",
+                ],
+            },
             multipaxos in "paxos/multipaxos": $crate::paxos::multipaxos::MultiPaxos {
                 gate: [
                     Budget::of(1000),

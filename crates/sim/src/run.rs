@@ -380,7 +380,8 @@ fn build(
             .iter()
             .map(|group| Panel::of_protocol(&group.capabilities(), quality.beyond_bound))
             .collect(),
-        executed: (!quality.beyond_bound).then(BTreeMap::new),
+        // Where keys have histories of their own, the slot of a write says nothing of other keys.
+        executed: (can.multi_key && !quality.beyond_bound).then(BTreeMap::new),
         consistency,
         order: WriteOrder::default(),
         work: Workload::new(

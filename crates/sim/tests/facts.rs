@@ -52,10 +52,7 @@ fn every_protocol_states_the_facts_of_its_entry_and_no_others() {
 #[test]
 fn checkers_get_all_facts_that_they_wait_for_or_none() {
     for entry in registry::all() {
-        let panel = match entry.capabilities.total_order {
-            true => Panel::standard(),
-            false => Panel::unordered(),
-        };
+        let panel = Panel::of_protocol(&entry.capabilities, false);
         for (checker, awaited) in panel.awaited() {
             let stated = awaited.iter().filter(|kind| entry.facts.contains(kind)).count();
             assert!(

@@ -396,6 +396,12 @@ impl Intake {
         }
     }
 
+    /// A write is done, of a protocol that admits writes by itself. If there is no room for the reply, its proxy asks
+    /// again.
+    pub fn on_write(&mut self, route: (ProcessId, u64), session: u64, seq: u64, reply: Bytes) {
+        self.answer_write(route, session, seq, CommandReply::Encoded(reply), 0);
+    }
+
     fn answer_write(
         &mut self,
         route: (ProcessId, u64),

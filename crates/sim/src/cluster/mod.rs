@@ -209,7 +209,8 @@ pub(crate) struct Cluster {
     pub counts: Counts,
     /// The checkers of each group.
     pub panels: Vec<Panel>,
-    /// The group that has executed each command, by its digest, and the slot; unless clocks lie.
+    /// The group that has executed each command, by its digest, and the slot; unless clocks lie, or slots
+    /// say nothing of other keys.
     pub executed: Option<BTreeMap<u64, (GroupId, u64)>>,
     /// What holds of reads.
     pub consistency: Consistency,

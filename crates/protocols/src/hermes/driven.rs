@@ -1,0 +1,106 @@
+//! What a driver asks of a replica: what is to be saved, a read without a client, its status.
+
+use bytes::Bytes;
+use quorate_blocks::state::{Replicated, samples_of};
+use quorate_blocks::walls::Own;
+use quorate_core::{Context, Instant, Salvaged, Saved, Snapshot, Status, Wire};
+use quorate_store::{Command, CommandError, Reply};
+
+use super::epochs::Role;
+use super::keys::Keys;
+use super::replica::{Head, Replica};
+use super::{Config, Message, Record};
+
+impl quorate_core::Replica for Replica {
+    fn save(&self) -> Saved<Record> {
+        let (promised, entered, whole, committed) =
+            (self.promised, self.entered, self.is_whole, self.committed);
+        let head = Head { promised, entered, whole, committed };
+        Saved { restarted: true, snapshot: Some(self.keys.freeze(head.to_bytes())), records: Vec::new() }
+    }
+
+    /// All members begin with it, so all are whole.
+    fn found(_: &Config, state: Snapshot) -> Saved<Record> {
+        let state = Replicated::load(&state).expect("an image that was made loads").found();
+        let (promised, entered) = Default::default();
+        let head = Head { promised, entered, whole: false, committed: 1 };
+        let snapshot = Keys::new(state.into_store()).freeze(head.to_bytes());
+        Saved { restarted: true, snapshot: Some(snapshot), records: Vec::new() }
+    }
+
+    /// What is not valid here may be committed, and its value is here.
+    fn salvage(&self) -> Salvaged {
+        let undecided = self.keys.all().filter(|key| !self.keys.is_valid(key)).count() as u64;
+        let state = Replicated::of(self.keys.store().clone()).freeze();
+        Salvaged { state, undecided, left_out: 0 }
+    }
+
+    fn on_drain(&mut self, cx: &mut Context<'_, Self>) {
+        self.draining = true;
+        if self.members.is_alone(self.me) {
+            return;
+        }
+        let others = self.members.voters.without(self.me);
+        cx.send_all(others, Message::Leave { ballot: self.promised });
+        if self.owns() {
+            self.abdicate(cx);
+            self.monitor.forget();
+        }
+        // Nobody need wait for the end of its leases.
+        self.leases.note_beliefs_ended(&mut self.reads_until, cx);
+        self.leases.give_back(cx);
+    }
+
+    fn fingerprint(&self) -> (u64, u64) {
+        self.keys.fingerprint()
+    }
+
+    fn set_disk_full(&mut self, full: bool) {
+        self.disk_full = full;
+    }
+
+    /// A key that is not valid shows what may never be committed.
+    fn read(&self, command: &Bytes) -> Bytes {
+        let store = self.keys.store();
+        match store.decode(command) {
+            Ok(Command::Count | Command::Scan { .. } | Command::RandomKey { .. }) => {
+                Reply::Error(CommandError::Unordered).encoded()
+            }
+            Ok(command) => store.read_encoded(&command),
+            Err(error) => Reply::Error(error).encoded(),
+        }
+    }
+
+    fn would_answer(&self, command: &Bytes, at: Instant) -> bool {
+        self.would_show(command, at.now, at.wall)
+    }
+
+    fn status(&self, at: Instant) -> Status {
+        let until = self.readable_until(at.now);
+        let owner = self.promised.node().filter(|_| self.owns() || self.monitor.has_leader(at.now));
+        let role = match self.role {
+            Role::Owner(_) if self.serves() => "leader",
+            Role::Polling { .. } | Role::Candidate { .. } => "candidate",
+            _ if self.serves() => "live",
+            _ if self.is_live() => "shadow",
+            _ => "outside",
+        };
+        let live: Vec<_> = self.live.iter().map(|node| node.to_string()).collect();
+        let mut status = Status {
+            role,
+            leader: owner,
+            ballot: self.promised.to_string(),
+            committed: self.committed,
+            applied: self.committed,
+            lease: until.is_some(),
+            reads: if until.is_some() { "lease" } else { "elsewhere" },
+            peers: Vec::new(),
+            samples: samples_of(self.keys.store()).into(),
+            facts: vec![("live", live.join(" "))],
+        };
+        let own = Own { me: self.me, wall: at.wall, now: at.now };
+        self.walls.tell(own, &|wall| self.members.reached(wall), &mut status);
+        status.samples.extend(self.leases.samples(until, at.now));
+        status
+    }
+}

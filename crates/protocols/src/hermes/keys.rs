@@ -1,0 +1,313 @@
+//! What a member has of each key: the version that it has adopted last, and whether that is known to be committed.
+//! Protocols with a log have one position for all keys; here every key has its own history.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use quorate_core::{
+    Decoder, Encoder, Fact, Image, Piece, Snapshot, Wall, Wire, WireError, digest, wire_struct,
+};
+use quorate_store::{Command, Key, Reply, Store};
+
+use super::record::Record;
+
+/// Orders the versions of a key. A version that is replayed in a later epoch has that epoch's number: what was
+/// committed in an epoch is then above all that members of earlier ones have left behind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Timestamp {
+    /// The ballot of the epoch, as a number.
+    pub epoch: u64,
+    /// Counts the key's versions.
+    pub version: u64,
+    /// Who has written it; 0: the group began with it.
+    pub writer: u64,
+}
+wire_struct!(Timestamp { epoch, version, writer });
+
+/// A key as of one write: in messages, records, pages and snapshots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// The key.
+    pub key: Key,
+    /// Its place in the key's history.
+    pub at: Timestamp,
+    /// Whether the sender knows it to be committed.
+    pub valid: bool,
+    /// The entry (`Store::image`); `None`: the key is deleted.
+    pub value: Option<Bytes>,
+    /// The writes of clients that are in it, or were overwritten by it.
+    pub record: Record,
+}
+wire_struct!(Version { key, at, valid, value, record });
+
+/// A key's history without its value, which the store has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    pub at: Timestamp,
+    pub valid: bool,
+    pub record: Record,
+}
+
+/// So many parts share nothing: what was frozen is copied a part at a time when it changes.
+const PARTS: usize = 256;
+
+/// All keys, those that are deleted too: a late version of one must not bring it back.
+#[derive(Clone)]
+pub struct Keys {
+    store: Store,
+    parts: Vec<Arc<BTreeMap<Key, Held>>>,
+}
+
+impl std::fmt::Debug for Keys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:x?}", self.fingerprint())
+    }
+}
+
+fn part(key: &[u8]) -> usize {
+    digest(key) as usize % PARTS
+}
+
+impl Keys {
+    /// With what a group begins with.
+    pub fn new(mut store: Store) -> Keys {
+        store.settle_unordered();
+        let mut keys = Keys { store: Store::new(), parts: vec![Arc::default(); PARTS] };
+        let (version, held) = (store.revision().max(1), Record::default());
+        let at = Timestamp { epoch: 0, version, writer: 0 };
+        for key in store.entries().map(|entry| Key::copy_from_slice(entry.key)) {
+            let held = Held { at, valid: true, record: held.clone() };
+            Arc::make_mut(&mut keys.parts[part(&key)]).insert(key, held);
+        }
+        Keys { store, ..keys }
+    }
+
+    /// The values.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// What is known of a key; `None`: nothing was ever written.
+    pub fn get(&self, key: &Key) -> Option<&Held> {
+        self.parts[part(key)].get(key)
+    }
+
+    /// How far it has come.
+    pub fn at(&self, key: &Key) -> Timestamp {
+        self.get(key).map_or(Timestamp::default(), |held| held.at)
+    }
+
+    /// Whether what is here is committed.
+    pub fn is_valid(&self, key: &Key) -> bool {
+        self.get(key).is_none_or(|held| held.valid)
+    }
+
+    fn hold(&mut self, key: &Key, held: Held) {
+        Arc::make_mut(&mut self.parts[part(key)]).insert(key.clone(), held);
+    }
+
+    /// Takes a version over; one whose value cannot be read is none.
+    pub fn put(&mut self, version: &Version) -> Result<(), WireError> {
+        self.store.put_image(&version.key, version.value.as_ref())?;
+        let Version { key, at, valid, record, .. } = version;
+        self.hold(key, Held { at: *at, valid: *valid, record: record.clone() });
+        Ok(())
+    }
+
+    /// The version that is here is committed, or not known to be.
+    pub fn set_valid(&mut self, key: &Key, valid: bool) {
+        if let Some(held) = Arc::make_mut(&mut self.parts[part(key)]).get_mut(key) {
+            held.valid = valid;
+        }
+    }
+
+    /// Executes a command on its one key, which gets a version of this number at least.
+    pub fn execute(&mut self, command: &Command, version: u64, time: Wall) -> Reply {
+        self.store.apply_unordered(command, version, time)
+    }
+
+    /// Removes a key whose time is up.
+    pub fn expire(&mut self, key: &Key, time: Wall) {
+        self.store.expire(std::slice::from_ref(key), time);
+    }
+
+    /// Takes a command's effect back.
+    pub fn restore(&mut self, key: &Key, image: Option<&Bytes>) {
+        self.store.put_image(key, image).expect("an image that was made here");
+    }
+
+    /// The key's entry as it is now becomes this version, which is not committed yet.
+    pub fn stamp(&mut self, key: &Key, at: Timestamp, record: Record) -> Version {
+        self.hold(key, Held { at, valid: false, record });
+        self.version(key).expect("it is here")
+    }
+
+    /// A key as it is here.
+    pub fn version(&self, key: &Key) -> Option<Version> {
+        let Held { at, valid, record } = self.get(key)?.clone();
+        Some(Version { key: key.clone(), at, valid, value: self.store.image(key), record })
+    }
+
+    /// Those after this one, in an order that is the same at all members.
+    fn after<'a>(&'a self, key: Option<&'a Key>) -> impl Iterator<Item = &'a Key> {
+        let first = key.map_or(0, |key| part(key));
+        let from = key.map_or(Bound::Unbounded, Bound::Excluded);
+        let rest = self.parts[first + 1..].iter().flat_map(|part| part.keys());
+        self.parts[first].range::<Key, _>((from, Bound::Unbounded)).map(|(key, _)| key).chain(rest)
+    }
+
+    /// All keys.
+    pub fn all(&self) -> impl Iterator<Item = &Key> {
+        self.after(None)
+    }
+
+    /// Keys after this one, of about so many bytes, one at least; and whether that was all.
+    pub fn page(&self, after: Option<&Key>, limit: usize) -> (Vec<Version>, bool) {
+        let (mut page, mut bytes) = (Vec::new(), 0);
+        for key in self.after(after) {
+            if bytes >= limit {
+                return (page, false);
+            }
+            let version = self.version(key).expect("it is here");
+            bytes += version.key.len()
+                + version.value.as_ref().map_or(0, Bytes::len)
+                + version.record.bytes()
+                + 32;
+            page.push(version);
+        }
+        (page, true)
+    }
+
+    /// Which versions are here; and all there is.
+    pub fn fingerprint(&self) -> (u64, u64) {
+        let (mut versions, mut all) = (Encoder::new(), Encoder::new());
+        for key in self.all() {
+            let held = self.get(key).expect("it is here");
+            (key.clone(), held.at, held.valid).encode(&mut versions);
+            held.record.encode(&mut all);
+        }
+        all.put_u64(self.store.digest());
+        (digest(&versions.into_bytes()), digest(&all.into_bytes()))
+    }
+
+    /// For checkers: this version is committed.
+    pub fn fact(&self, key: &Key, epoch: u64) -> Fact {
+        let at = self.at(key);
+        let value = self.store.image(key).unwrap_or_default();
+        Fact::Valid { key: digest(key), epoch, version: digest(&at.to_bytes()), digest: digest(&value) }
+    }
+
+    /// A frozen image, behind which the head says what else the member knows.
+    pub fn freeze(&self, head: Bytes) -> Snapshot {
+        Arc::new(KeysImage { head, keys: self.clone() })
+    }
+
+    /// Back from an image, with its head.
+    pub fn load(image: &Snapshot) -> (Bytes, Keys) {
+        let mut keys = Keys::new(Store::new());
+        let mut loading = Loading::default();
+        let mut cursor = Bytes::new();
+        loop {
+            let piece = image.piece(&cursor, PIECE);
+            let put = |version: Version| keys.put(&version).map_err(|error| error.to_string());
+            loading.push(piece.bytes, put).expect("an image that was made here");
+            let Some(next) = piece.next else { break };
+            cursor = next;
+        }
+        (loading.finish().expect("an image that was made here"), keys)
+    }
+}
+
+const PIECE: usize = 256 << 10;
+
+/// The head, then every key's version behind its length. A cursor says after which key, and at which byte.
+#[derive(Debug)]
+struct KeysImage {
+    head: Bytes,
+    keys: Keys,
+}
+
+#[derive(Default)]
+struct Cursor {
+    after: Option<Key>,
+    skip: u64,
+}
+wire_struct!(Cursor { after, skip });
+
+impl Image for KeysImage {
+    fn piece(&self, cursor: &Bytes, limit: usize) -> Piece {
+        if cursor.is_empty() {
+            return Piece { bytes: self.head.clone(), next: Some(Cursor::default().to_bytes()) };
+        }
+        let Ok(Cursor { mut after, skip }) = Cursor::from_bytes(cursor.clone()) else {
+            return Piece { bytes: Bytes::new(), next: None };
+        };
+        let (mut bytes, mut skip) = (BytesMut::new(), skip as usize);
+        for key in self.keys.after(after.clone().as_ref()) {
+            let version = self.keys.version(key).expect("it is here").to_bytes();
+            let framed = [&(version.len() as u32).to_le_bytes()[..], &version].concat();
+            let rest = &framed[skip.min(framed.len())..];
+            let room = limit.max(1) - bytes.len();
+            bytes.extend_from_slice(&rest[..rest.len().min(room)]);
+            if rest.len() >= room {
+                let next = match rest.len() == room {
+                    true => Cursor { after: Some(key.clone()), skip: 0 },
+                    false => Cursor { after, skip: (skip + room) as u64 },
+                };
+                return Piece { bytes: bytes.freeze(), next: Some(next.to_bytes()) };
+            }
+            (after, skip) = (Some(key.clone()), 0);
+        }
+        Piece { bytes: bytes.freeze(), next: None }
+    }
+
+    fn verify(&self, pieces: &mut dyn Iterator<Item = Bytes>) -> Result<(), String> {
+        let (mut loading, mut all) = (Loading::default(), self.keys.all());
+        for piece in pieces {
+            loading.push(piece, |version| match all.next().and_then(|key| self.keys.version(key)) {
+                Some(saved) if saved == version => Ok(()),
+                _ => Err(format!("it has key {:?} otherwise than the state that was saved", version.key)),
+            })?;
+        }
+        if loading.finish()? != self.head || all.next().is_some() {
+            return Err("it is not the whole of the state that was saved".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// An image that is coming in piece by piece.
+#[derive(Default)]
+struct Loading {
+    head: Option<Bytes>,
+    rest: BytesMut,
+}
+
+impl Loading {
+    fn push(
+        &mut self,
+        piece: Bytes,
+        mut each: impl FnMut(Version) -> Result<(), String>,
+    ) -> Result<(), String> {
+        if self.head.is_none() {
+            self.head = Some(piece);
+            return Ok(());
+        }
+        self.rest.extend_from_slice(&piece);
+        while let Some(len) = self.rest.first_chunk::<4>().map(|len| 4 + u32::from_le_bytes(*len) as usize)
+            && self.rest.len() >= len
+        {
+            let framed = self.rest.split_to(len).freeze();
+            let mut input = Decoder::new(framed.slice(4..));
+            each(Version::decode(&mut input).map_err(|error| error.to_string())?)?;
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Bytes, String> {
+        let whole = self.rest.is_empty();
+        self.head.filter(|_| whole).ok_or_else(|| "the image ends early".to_owned())
+    }
+}

@@ -1,0 +1,314 @@
+//! What members and proxies say, and what must be durable before they say it.
+
+use quorate_blocks::ballot::Ballot;
+use quorate_blocks::leases::lease;
+use quorate_blocks::walls::ClockRequest;
+use quorate_blocks::{clients, embed_clients};
+use quorate_core::link::FRAME;
+use quorate_core::{Arrival, Class, NodeSet, Release, Time, Wall, wire_enum, wire_struct};
+use quorate_store::Key;
+
+use super::keys::{Timestamp, Version};
+
+/// A message. `ballot` is that of the epoch in which it is said.
+#[derive(Clone, Debug)]
+pub enum Message {
+    /// Between proxies and replicas.
+    Client(clients::Message),
+    /// Between acceptors and those who read.
+    Lease(lease::Message),
+    /// I miss the owner of the epoch; do you?
+    Poll {
+        /// By the sender's clock; to be repeated in the answer.
+        sent: Time,
+    },
+    /// Answer to `Poll`: yes.
+    PollReply {
+        /// As in the question that this answers.
+        sent: Time,
+        /// The latest ballot that the sender has promised.
+        ballot: Ballot,
+    },
+    /// I want to own an epoch of this ballot: promise to take part in no earlier one.
+    Prepare {
+        /// Of the epoch to come.
+        ballot: Ballot,
+    },
+    /// Answer to `Prepare`: I promise.
+    Promise {
+        /// As it was asked.
+        ballot: Ballot,
+        /// The last epoch in which the sender was live.
+        entered: Ballot,
+        /// Whether it had everything that was committed until it left that epoch.
+        whole: bool,
+    },
+    /// Answer to `Prepare` or `Heartbeat` of an earlier ballot: I have promised this one.
+    Refused {
+        /// The latest that the sender has promised.
+        ballot: Ballot,
+    },
+    /// From the owner to all members: these are live in my epoch.
+    Heartbeat {
+        /// The ballot of the epoch.
+        ballot: Ballot,
+        /// Those whose acknowledgements every write needs. The same as long as the epoch lasts.
+        live: NodeSet,
+        /// Those of them who have everything; the others are shadows. None: nobody had, and the owner gathers it.
+        whole: NodeSet,
+        /// By the owner's clock; to be repeated in the answer.
+        sent: Time,
+    },
+    /// Answer to `Heartbeat`.
+    HeartbeatReply {
+        /// The ballot of the epoch.
+        ballot: Ballot,
+        /// Whether the sender has everything.
+        whole: bool,
+    },
+    /// A member is about to stop.
+    Leave {
+        /// The ballot of the epoch.
+        ballot: Ballot,
+    },
+    /// What does your wall clock show?
+    ClockRequest(ClockRequest),
+    /// Answer to `ClockRequest`.
+    ClockReply {
+        /// As in the question that this answers.
+        request: ClockRequest,
+        /// What the sender's wall clock shows.
+        wall: Wall,
+    },
+    /// Invalidation: these are the keys' new versions, if you have no later ones.
+    Inv {
+        /// The ballot of the epoch.
+        ballot: Ballot,
+        /// One for each key. Those that the sender knows to be committed are an answer to an earlier one.
+        versions: Vec<Version>,
+    },
+    /// Answer to `Inv`: I have these versions, durably.
+    Ack {
+        /// The ballot of the epoch.
+        ballot: Ballot,
+        /// Some of those that were sent.
+        acks: Vec<Ack>,
+    },
+    /// Validation: these versions are committed.
+    Val {
+        /// The ballot of the epoch.
+        ballot: Ballot,
+        /// Keys with their versions.
+        keys: Vec<(Key, Timestamp)>,
+    },
+    /// From a shadow: which versions have you of the keys that follow?
+    Fetch {
+        /// The ballot of the epoch.
+        ballot: Ballot,
+        /// Drawn by this life of the shadow.
+        life: u64,
+        /// After this key; `None`: from the first.
+        after: Option<Key>,
+    },
+    /// Answer to `Fetch`.
+    Page {
+        /// The ballot of the epoch.
+        ballot: Ballot,
+        /// As it was asked.
+        life: u64,
+        /// As it was asked.
+        after: Option<Key>,
+        /// In order.
+        versions: Vec<Version>,
+        /// Whether no keys follow.
+        last: bool,
+    },
+}
+
+wire_enum!(Message {
+    1 => Client(message),
+    2 => Lease(message),
+    3 => Poll { sent },
+    4 => PollReply { sent, ballot },
+    5 => Prepare { ballot },
+    6 => Promise { ballot, entered, whole },
+    7 => Refused { ballot },
+    8 => Heartbeat { ballot, live, whole, sent },
+    9 => HeartbeatReply { ballot, whole },
+    10 => Leave { ballot },
+    11 => ClockRequest(request),
+    12 => ClockReply { request, wall },
+    13 => Inv { ballot, versions },
+    14 => Ack { ballot, acks },
+    15 => Val { ballot, keys },
+    16 => Fetch { ballot, life, after },
+    17 => Page { ballot, life, after, versions, last },
+});
+
+/// A member has a version, durably.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ack {
+    /// The key.
+    pub key: Key,
+    /// The version.
+    pub at: Timestamp,
+    /// Whether it has writes of the key that wait for this one.
+    pub waits: bool,
+}
+wire_struct!(Ack { key, at, waits });
+
+/// Versions stay below this in any group that there will ever be; who adds to one does not overflow.
+const VERSIONS: u64 = 1 << 44;
+
+impl Message {
+    /// The ballot of the epoch in which it is said, of those that count in that epoch only.
+    pub(super) fn epoch(&self) -> Option<Ballot> {
+        match *self {
+            Message::Promise { ballot, .. }
+            | Message::HeartbeatReply { ballot, .. }
+            | Message::Leave { ballot }
+            | Message::Inv { ballot, .. }
+            | Message::Ack { ballot, .. }
+            | Message::Val { ballot, .. }
+            | Message::Fetch { ballot, .. }
+            | Message::Page { ballot, .. } => Some(ballot),
+            Message::Client(_)
+            | Message::Lease(_)
+            | Message::Poll { .. }
+            | Message::PollReply { .. }
+            | Message::Prepare { .. }
+            | Message::Refused { .. }
+            | Message::Heartbeat { .. }
+            | Message::ClockRequest(_)
+            | Message::ClockReply { .. } => None,
+        }
+    }
+
+    /// Whether a correct member can have said this: no version is of an epoch to come, and what is not committed is
+    /// proposed in the present one.
+    pub(super) fn is_possible(&self) -> bool {
+        let known = |at: &Timestamp, ballot: &Ballot| at.version < VERSIONS && at.epoch <= ballot.number();
+        match self {
+            Message::Inv { ballot, versions } | Message::Page { ballot, versions, .. } => {
+                versions.iter().all(|version| known(&version.at, ballot))
+            }
+            _ => true,
+        }
+    }
+}
+
+impl quorate_core::Message for Message {
+    fn release(&self) -> Release {
+        match self {
+            // The own ballot: an owner that forgot it in a crash could state other members in the same epoch.
+            Message::Prepare { .. } => Release::AfterSync,
+            // The ballot: who forgot it would acknowledge versions of an earlier epoch, which later ones lack.
+            Message::Promise { .. } => Release::AfterSync,
+            // The version: who forgot it in a crash would give its number to another. What is an answer is acknowledged
+            // by others as if it were one.
+            Message::Inv { .. } => Release::AfterSync,
+            // The version: all who are live have what is committed.
+            Message::Ack { .. } => Release::AfterSync,
+            // Binds nobody. Whose disk hangs is silent so, and is taken for dead.
+            Message::HeartbeatReply { .. } => Release::AfterSync,
+            // The ballot: a grantor that forgot it in a crash would support the epoch before. Later renewals follow an
+            // answer to the first.
+            Message::Lease(lease::Message::Renew { seq: 1, .. }) => Release::AfterSync,
+            // A restarted grantor waits as long as the longest promise that it may have made.
+            Message::Lease(_) => Release::Now,
+            // The ballot is durable at a majority since they promised it, and a restarted owner states nothing in it.
+            Message::Heartbeat { .. } => Release::Now,
+            // Show only what is committed, which is on the disks of all who are live.
+            Message::Client(_) | Message::Val { .. } => Release::Now,
+            // A shadow acknowledges nothing because of it that is not on its own disk.
+            Message::Page { .. } => Release::Now,
+            // Bind nobody.
+            Message::Poll { .. }
+            | Message::PollReply { .. }
+            | Message::Refused { .. }
+            | Message::Leave { .. }
+            | Message::ClockRequest(_)
+            | Message::ClockReply { .. }
+            | Message::Fetch { .. } => Release::Now,
+        }
+    }
+
+    fn binds(&self) -> Option<u64> {
+        match self {
+            Message::Prepare { ballot } | Message::Promise { ballot, .. } | Message::Ack { ballot, .. } => {
+                Some(ballot.number())
+            }
+            _ => None,
+        }
+    }
+
+    fn class(&self) -> Class {
+        let long = |versions: &[Version]| {
+            versions.iter().map(|version| version.value.as_ref().map_or(0, bytes::Bytes::len)).sum::<usize>()
+                > FRAME
+        };
+        match self {
+            Message::Client(message) => message.class(),
+            Message::Page { .. } => Class::Bulk,
+            Message::Inv { versions, .. } if long(versions) => Class::Bulk,
+            _ => Class::Urgent,
+        }
+    }
+
+    fn arrival(&self) -> Arrival {
+        match self {
+            Message::Lease(message) => message.arrival(),
+            Message::Poll { .. }
+            | Message::PollReply { .. }
+            | Message::HeartbeatReply { .. }
+            | Message::ClockRequest(_)
+            | Message::ClockReply { .. } => Arrival::AtOnce,
+            _ => Arrival::Any,
+        }
+    }
+
+    fn kind(&self) -> &'static str {
+        match self {
+            Message::Client(message) => message.kind(),
+            Message::Lease(message) => message.kind(),
+            other => other.variant(),
+        }
+    }
+}
+
+impl From<lease::Message> for Message {
+    fn from(message: lease::Message) -> Self {
+        Message::Lease(message)
+    }
+}
+
+embed_clients!(Message);
+
+/// What a replica must remember.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// The latest ballot that it has promised: it takes part in no earlier epoch.
+    Promised(Ballot),
+    /// It is live in the epoch of this ballot.
+    Entered {
+        /// Of the epoch.
+        ballot: Ballot,
+        /// Whether it has everything that was committed before.
+        whole: bool,
+    },
+    /// A version that it has adopted, or written.
+    Version(Version),
+    /// This version is committed. Saves work after a restart; safety does not need it.
+    Valid {
+        /// The key.
+        key: Key,
+        /// Its version.
+        at: Timestamp,
+    },
+}
+wire_enum!(Record {
+    1 => Promised(ballot),
+    2 => Entered { ballot, whole },
+    3 => Version(version),
+    4 => Valid { key, at },
+});

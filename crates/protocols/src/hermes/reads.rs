@@ -1,0 +1,200 @@
+//! Clients: what a proxy asks of a member, and reads. A member that is live and whole answers reads of keys that are
+//! valid here from its own copy, while a majority of the acceptors have promised it not to promise another ballot
+//! (`blocks::leases`). All that was acknowledged in this epoch it has acknowledged itself: the key is not valid here,
+//! or has it. In no later epoch anything was committed.
+
+use bytes::Bytes;
+use quorate_blocks::clients::{self, PendingRead};
+use quorate_blocks::leases::{Changed, lease};
+use quorate_blocks::state::TIMELESS;
+use quorate_core::{Context, Fact, NodeId, NodeSet, ProcessId, Time, Wall, mutation};
+use quorate_store::{Command, CommandError, Key, Reply};
+
+use super::record::Name;
+use super::replica::{Replica, Timer};
+use super::writes::Write;
+use super::{MAX_WAITING, Message};
+
+/// A member without leases for so many election timeouts sends its clients to another.
+const PATIENCE: u32 = 10;
+
+/// What a read is about.
+enum Asked {
+    Key(Key, Command),
+    /// No key: the level, or users, of which there are none.
+    Nothing(Command),
+    Refused(CommandError),
+}
+
+impl Replica {
+    pub(super) fn on_client(
+        &mut self,
+        from: ProcessId,
+        message: clients::Message,
+        cx: &mut Context<'_, Self>,
+    ) {
+        let (clients::Message::Ask(mut ask), ProcessId::Proxy(_)) = (message, from) else { return };
+        if !self.serves() || self.is_leaseless(cx.now()) {
+            let other = self.other(cx.now());
+            return self.intake.redirect(from, ask.nonce, other);
+        }
+        let (nonce, opened, low) = (ask.nonce, ask.session, ask.low);
+        if ask.open {
+            let session = cx.wall().millis().max(1);
+            cx.send(from, Message::Client(clients::Message::Opened { nonce, session }));
+        } else if ask.is_probe() {
+            return self.intake.redirect(from, nonce, Some(self.me));
+        }
+        for (seq, command) in std::mem::take(&mut ask.writes) {
+            let write = Write { proxy: from, name: Name { nonce, seq }, session: (opened, low), command };
+            self.on_write(write);
+        }
+        if !ask.reads.is_empty() || !ask.manage.is_empty() {
+            let ask = clients::Ask { session: 0, open: false, ..ask };
+            self.intake.on_ask(from, ask, &self.nothing);
+        }
+    }
+
+    /// Somebody who can serve clients in place of this member, as far as it knows.
+    pub(super) fn other(&self, now: Time) -> Option<NodeId> {
+        let heard = self.owns() || self.monitor.has_leader(now);
+        let others = self.whole.without(self.me);
+        let after = others.iter().find(|node| *node > self.me);
+        after.or(others.iter().next()).filter(|_| heard)
+    }
+
+    /// All reads that wait.
+    pub(super) fn take_reads(&mut self) -> Vec<PendingRead> {
+        let parked = std::mem::take(&mut self.parked).into_values().flatten();
+        let mut reads = std::mem::take(&mut self.reads);
+        reads.extend(parked.chain(self.intake.take_reads()));
+        reads
+    }
+
+    fn asked(&self, command: &Bytes) -> Asked {
+        match self.keys.store().decode(command) {
+            Err(error) => Asked::Refused(error),
+            Ok(command) if !command.is_read_only() => Asked::Refused(CommandError::Malformed),
+            Ok(command @ (Command::Level | Command::Users | Command::UserChanges)) => Asked::Nothing(command),
+            Ok(command) => match command.only_key() {
+                Ok(Some(key)) => Asked::Key(key, command),
+                Ok(None) => Asked::Nothing(command),
+                Err(_) => Asked::Refused(CommandError::Unordered),
+            },
+        }
+    }
+
+    pub(super) fn serve_reads(&mut self, cx: &mut Context<'_, Self>) {
+        let room = MAX_WAITING.saturating_sub(self.reads.len());
+        self.reads.extend(self.intake.take_reads().into_iter().take(room));
+        let (now, number) = (cx.now(), self.promised.number());
+        let until = self.readable_until(now);
+        if self.reads_until != until {
+            self.reads_until = until;
+            cx.note(|| Fact::ReadsLocally { number, until: until.unwrap_or(now) });
+        }
+        if until.is_none() {
+            return;
+        }
+        self.leaseless = None;
+        let time = self.time(now, cx.wall());
+        for read in std::mem::take(&mut self.reads) {
+            let reply = match self.asked(&read.command) {
+                Asked::Refused(error) => Reply::Error(error).encoded(),
+                Asked::Nothing(command) => self.keys.store().read_encoded(&command),
+                Asked::Key(key, command) if self.may_show(&key, &command, time) => {
+                    cx.note(|| Fact::ServesLocally { number });
+                    self.keys.store().read_encoded(&command)
+                }
+                Asked::Key(key, _) => {
+                    if self.keys.is_valid(&key) {
+                        self.coordinator.overdue.insert(key.clone());
+                    }
+                    self.parked.entry(key).or_default().push(read);
+                    continue;
+                }
+            };
+            self.intake.on_read(read, reply);
+        }
+    }
+
+    /// Whether a key is valid, and not overdue: whether it is gone then is for a write to say.
+    fn may_show(&self, key: &Key, command: &Command, time: Option<Wall>) -> bool {
+        let is_valid = self.keys.is_valid(key) || mutation::active("hermes/read-invalid");
+        is_valid && self.keys.store().is_current(command, time.unwrap_or(TIMELESS))
+    }
+
+    /// Reads that wait for a key are looked at again.
+    pub(super) fn wake(&mut self, key: &Key) {
+        self.reads.extend(self.parked.remove(key).into_iter().flatten());
+    }
+
+    /// Whether the key of a read is such that it would be answered.
+    pub(super) fn would_show(&self, command: &Bytes, now: Time, wall: Wall) -> bool {
+        match self.asked(command) {
+            Asked::Key(key, command) => {
+                self.readable_until(now).is_some() && self.may_show(&key, &command, self.time(now, wall))
+            }
+            Asked::Nothing(_) | Asked::Refused(_) => false,
+        }
+    }
+
+    // Leases -----------------------------------------------------------------------------------------------------
+
+    /// Until when this member may answer from its own copy, if it may.
+    pub(super) fn readable_until(&self, now: Time) -> Option<Time> {
+        let serves = self.serves() || (mutation::active("hermes/shadow-reads") && self.is_live());
+        self.leases.held(&self.members, now).filter(|until| now < *until && serves)
+    }
+
+    /// Whether it has had no leases for so long that its clients are better off elsewhere. It may be slow for good.
+    fn is_leaseless(&self, now: Time) -> bool {
+        let limit = PATIENCE * self.config.timeouts.election;
+        self.leaseless.is_some_and(|since| now.since(since) >= limit) && self.other(now).is_some()
+    }
+
+    /// Called now and then.
+    pub(super) fn look_after_reads(&mut self, cx: &mut Context<'_, Self>) {
+        let now = cx.now();
+        match self.readable_until(now) {
+            Some(_) => self.leaseless = None,
+            None => drop(self.leaseless.get_or_insert(now)),
+        }
+        if self.is_leaseless(now) || !self.serves() {
+            let other = self.other(now);
+            for read in self.take_reads() {
+                self.intake.redirect(read.proxy, read.nonce, other);
+            }
+        }
+    }
+
+    /// Starts, renews or repeats the promises to readers, while the owner is heard.
+    pub(super) fn tend_leases(&mut self, cx: &mut Context<'_, Self>) {
+        let now = cx.now();
+        let Some(grantees) = self.grantees(now) else { return };
+        let messages = self.leases.grant(grantees, 0, now);
+        self.leases.say(messages, cx);
+        cx.set_timer(Timer::Lease, self.config.lease.renewal());
+    }
+
+    /// Whoever waits to promise another ballot grants nothing; nor are the readers of an owner that is silent waited
+    /// for any longer.
+    fn grantees(&self, now: Time) -> Option<NodeSet> {
+        let may = self.wanted.is_none() && !self.live.is_empty();
+        let heard = self.owns() || self.monitor.heard_within(self.config.timeouts.heartbeat * 5 / 2, now);
+        (may && heard).then(|| self.live.without(self.me))
+    }
+
+    pub(super) fn on_lease(&mut self, from: NodeId, message: &lease::Message, cx: &mut Context<'_, Self>) {
+        let deserves = self.grantees(cx.now()).filter(|grantees| grantees.contains(from)).map(|_| 0);
+        match self.leases.on_message(from, message, (self.is_live(), deserves), cx) {
+            Changed::Nothing | Changed::Belief => {}
+            Changed::Promise => cx.set_timer(Timer::Lease, self.config.lease.renewal()),
+            Changed::Freed => {
+                self.leave_when_free(cx);
+                // One that was restarted is promised again.
+                self.tend_leases(cx);
+            }
+        }
+    }
+}

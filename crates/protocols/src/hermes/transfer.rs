@@ -1,0 +1,115 @@
+//! How a shadow gets what it has missed. It acknowledges versions as all who are live do, reads nothing and coordinates
+//! nothing, and asks one who is whole for its versions, page by page; of each key the later version counts. What is
+//! written meanwhile it hears of itself.
+//!
+//! Where nobody is whole, the owner asks all who are live, a majority: somebody among them has what was committed.
+
+use quorate_blocks::prefix_log::RETRANSMIT;
+use quorate_core::{Context, Fact, NodeId, Time, mutation};
+use quorate_store::Key;
+
+use super::keys::Version;
+use super::replica::Replica;
+use super::{Message, Record};
+
+/// A source that does not answer so often is replaced by another.
+const TRIES: u32 = 8;
+
+/// What a shadow is waiting for.
+#[derive(Debug)]
+pub struct Transfer {
+    /// Drawn when it began: an answer to another life must not count.
+    life: u64,
+    /// Who has yet to be asked; the last one is.
+    sources: Vec<NodeId>,
+    after: Option<Key>,
+    asked: Time,
+    tries: u32,
+}
+
+impl Replica {
+    /// Begins to ask, if it must and somebody is there who can be asked.
+    pub(super) fn begin_transfer(&mut self, cx: &mut Context<'_, Self>) {
+        if self.is_whole || !self.is_live() {
+            return;
+        }
+        let gathers = self.whole.is_empty() && self.owns();
+        let mut sources: Vec<_> =
+            if gathers { self.live } else { self.whole }.without(self.me).iter().collect();
+        if !gathers && !sources.is_empty() {
+            let chosen = *cx.random().pick(&sources);
+            sources = vec![chosen];
+        }
+        if sources.is_empty() && !gathers {
+            return;
+        }
+        let life = cx.random().u64();
+        self.transfer = Some(Transfer { life, sources, after: None, asked: cx.now(), tries: 0 });
+        self.fetch(cx);
+    }
+
+    fn fetch(&mut self, cx: &mut Context<'_, Self>) {
+        let ballot = self.promised;
+        let Some(transfer) = &mut self.transfer else { return };
+        let Some(source) = transfer.sources.last() else { return self.become_whole(cx) };
+        transfer.asked = cx.now();
+        cx.send(*source, Message::Fetch { ballot, life: transfer.life, after: transfer.after.clone() });
+    }
+
+    /// Messages may be lost, and sources.
+    pub(super) fn repeat_fetch(&mut self, cx: &mut Context<'_, Self>) {
+        let Some(transfer) = &mut self.transfer else { return self.begin_transfer(cx) };
+        if cx.now().since(transfer.asked) < RETRANSMIT {
+            return;
+        }
+        transfer.tries += 1;
+        match transfer.tries > TRIES && !self.whole.is_empty() {
+            true => self.begin_transfer(cx),
+            false => self.fetch(cx),
+        }
+    }
+
+    pub(super) fn on_fetch(&self, from: NodeId, life: u64, after: Option<Key>, cx: &mut Context<'_, Self>) {
+        let gathers = self.whole.is_empty() && self.promised.node() == Some(from);
+        if !self.serves() && !gathers {
+            return;
+        }
+        let (versions, last) = self.keys.page(after.as_ref(), self.config.page);
+        cx.send(from, Message::Page { ballot: self.promised, life, after, versions, last });
+    }
+
+    pub(super) fn on_page(
+        &mut self,
+        from: NodeId,
+        (life, after): (u64, Option<Key>),
+        versions: Vec<Version>,
+        last: bool,
+        cx: &mut Context<'_, Self>,
+    ) {
+        let Some(transfer) = &mut self.transfer else { return };
+        let is_mine = transfer.life == life || mutation::active("hermes/any-page");
+        if !is_mine || transfer.sources.last() != Some(&from) || transfer.after != after {
+            return;
+        }
+        (transfer.after, transfer.tries) = (versions.last().map(|version| version.key.clone()), 0);
+        if last || versions.is_empty() {
+            transfer.sources.pop();
+            transfer.after = None;
+        }
+        for version in versions {
+            self.take_over(&version, cx);
+        }
+        self.fetch(cx);
+    }
+
+    fn become_whole(&mut self, cx: &mut Context<'_, Self>) {
+        (self.transfer, self.is_whole) = (None, true);
+        let number = self.promised.number();
+        cx.persist(Record::Entered { ballot: self.promised, whole: true });
+        cx.note(|| Fact::Installed { slot: number });
+        cx.note(|| Fact::Live { number, whole: true });
+        self.whole.insert(self.me);
+        let now = cx.now();
+        self.coordinator.invalid.values_mut().for_each(|due| *due = now);
+    }
+}

@@ -1,0 +1,464 @@
+//! Writes. Any member that is live and whole coordinates them: it executes what waits for a key on its own copy, which
+//! must be valid, and sends the result to all who are live (`Inv`). They adopt it, if they have no later version, and
+//! read that key no more until they hear that everybody has it (`Val`).
+//!
+//! Every write of a client is one of the paper's *RMWs*: it depends on the record of the version before, which says
+//! whether it has been executed already. Of two that begin with the same version one is committed, that with the higher
+//! timestamp. The other's coordinator adopts it and executes its writes again, behind it. What was overtaken may still
+//! be committed, if all who have the other are lost: so nobody is told that it has failed, and its writes are in its
+//! record.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use bytes::Bytes;
+use quorate_blocks::clients;
+use quorate_blocks::prefix_log::RETRANSMIT;
+use quorate_core::{Context, Fact, NodeId, NodeSet, ProcessId, Time, Wall, Wire, digest, mutation};
+use quorate_store::{CommandError, Key, Reply};
+
+use super::keys::{Timestamp, Version};
+use super::message::Ack;
+use super::record::{Name, Verdict};
+use super::replica::Replica;
+use super::{Message, Record, VALUE_LIMIT};
+
+/// Writes of one key that are executed together, and bytes of what they leave behind.
+const FOLD: usize = 256;
+const FOLD_BYTES: usize = 1 << 20;
+/// Versions that are replayed, or sent again, in one heartbeat.
+const AT_ONCE: usize = 128;
+/// Bytes of versions in one message, before the last.
+const INV_BYTES: usize = 1 << 20;
+
+/// A client's write.
+#[derive(Clone, Debug)]
+pub struct Write {
+    pub proxy: ProcessId,
+    pub name: Name,
+    /// When its session was opened, and its proxy has the answers to earlier ones than this.
+    pub session: (u64, u64),
+    pub command: Bytes,
+}
+
+/// A version that waits for acknowledgements here (the paper's states *Write* and *Replay*).
+#[derive(Debug)]
+pub struct Pending {
+    pub at: Timestamp,
+    acks: NodeSet,
+    /// The writes in it that came here, with what they will be answered.
+    answers: Vec<(Write, Bytes)>,
+    sent: Time,
+    /// Others have writes of this key that wait.
+    contended: bool,
+}
+
+/// What a member coordinates. Volatile: proxies ask again, and versions are replayed.
+#[derive(Debug, Default)]
+pub struct Coordinator {
+    /// Writes that wait for their key to be valid.
+    queues: BTreeMap<Key, VecDeque<Write>>,
+    /// Those that wait or are pending, and their bytes.
+    admitted: BTreeSet<Name>,
+    bytes: usize,
+    /// Keys whose time may be up.
+    pub(super) overdue: BTreeSet<Key>,
+    pub(super) pending: BTreeMap<Key, Pending>,
+    /// Keys that are not valid here, and not pending: when they are to be replayed.
+    pub(super) invalid: BTreeMap<Key, Time>,
+    /// How often writes of a key were overtaken in a row: their next version is so much higher.
+    overtaken: BTreeMap<Key, u64>,
+    /// Keys of which others are to write first, until then at most.
+    yielded: BTreeMap<Key, Time>,
+    /// What the end of the batch sends: new versions to all, later ones to whoever has sent an earlier one, and so on.
+    versions: Vec<Version>,
+    later: BTreeMap<NodeId, Vec<Version>>,
+    acks: BTreeMap<NodeId, Vec<Ack>>,
+    valid: Vec<(Key, Timestamp)>,
+}
+
+impl Coordinator {
+    /// Everybody who waits for an answer.
+    fn take_waiting(&mut self) -> BTreeSet<(ProcessId, u64)> {
+        let pending = std::mem::take(&mut self.pending).into_values();
+        let pending = pending.flat_map(|pending| pending.answers).map(|(write, _)| write);
+        let queued = std::mem::take(&mut self.queues).into_values().flatten();
+        let waiting = pending.chain(queued).map(|write| (write.proxy, write.name.nonce)).collect();
+        (self.admitted, self.bytes) = (BTreeSet::new(), 0);
+        self.versions.clear();
+        self.overdue.clear();
+        waiting
+    }
+
+    fn forget(&mut self, write: &Write) {
+        if self.admitted.remove(&write.name) {
+            self.bytes -= write.command.len();
+        }
+    }
+
+    pub(super) fn check(&self) {
+        let pending = self.pending.values().flat_map(|pending| &pending.answers).map(|(write, _)| write);
+        let all: Vec<_> = self.queues.values().flatten().chain(pending).collect();
+        assert!(all.len() == self.admitted.len(), "each write waits once");
+        assert!(all.iter().map(|write| write.command.len()).sum::<usize>() == self.bytes, "they are counted");
+        assert!(
+            self.pending.keys().all(|key| !self.invalid.contains_key(key)),
+            "what is pending is replayed"
+        );
+    }
+}
+
+impl Replica {
+    /// A proxy asks for a write.
+    pub(super) fn on_write(&mut self, write: Write) {
+        // It was given up: its number is all that it needs.
+        if write.command.is_empty() {
+            return self.answer(&write, Bytes::new());
+        }
+        let full = self.disk_full.then_some(CommandError::DiskFull { node: self.me.get().into() });
+        let key = match self.keys.store().decode(&write.command) {
+            Err(error) => Err(error),
+            Ok(command) if full.is_some() && command.grows() => Err(full.expect("it is")),
+            Ok(command) => command.only_key().ok().flatten().ok_or(CommandError::Unordered),
+        };
+        let key = match key {
+            Ok(key) => key,
+            Err(error) => return self.answer(&write, Reply::Error(error).encoded()),
+        };
+        let coordinator = &mut self.coordinator;
+        let fits = coordinator.bytes + write.command.len() <= self.config.max_bytes;
+        if fits && coordinator.admitted.insert(write.name) {
+            coordinator.bytes += write.command.len();
+            coordinator.queues.entry(key).or_default().push_back(write);
+        }
+    }
+
+    fn answer(&mut self, write: &Write, reply: Bytes) {
+        let route = (write.proxy, write.name.nonce);
+        self.intake.on_write(route, write.session.0, write.name.seq, reply);
+    }
+
+    /// Executes what waits for keys that are valid.
+    pub(super) fn coordinate(&mut self, cx: &mut Context<'_, Self>) {
+        let Some(time) = self.time(cx.now(), cx.wall()).filter(|_| self.serves()) else { return };
+        let Coordinator { queues, overdue, pending, yielded, .. } = &mut self.coordinator;
+        let now = cx.now();
+        yielded.retain(|_, until| now < *until);
+        let ready = |key: &&Key| {
+            !pending.contains_key(*key) && !yielded.contains_key(*key) && self.keys.is_valid(key)
+        };
+        let keys: BTreeSet<Key> = queues.keys().chain(overdue.iter()).filter(ready).cloned().collect();
+        for key in keys {
+            self.write(&key, time, cx);
+        }
+    }
+
+    fn write(&mut self, key: &Key, time: Wall, cx: &mut Context<'_, Self>) {
+        let Replica { coordinator, keys, .. } = self;
+        let held = keys.get(key).cloned().unwrap_or_default();
+        let version = held.at.version + 1 + coordinator.overtaken.get(key).copied().unwrap_or(0).min(64);
+        let at = Timestamp { epoch: self.promised.number(), version, writer: self.me.get().into() };
+        let mut image = keys.store().image(key);
+        let (mut record, mut changed, mut bytes) = (held.record.clone(), false, 0);
+        if coordinator.overdue.remove(key) {
+            keys.expire(key, time);
+            changed = image.is_some() && keys.store().image(key).is_none();
+        }
+        let mut queue = coordinator.queues.remove(key).unwrap_or_default();
+        let (mut answers, mut answered, mut expired, mut waiting) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        while let Some(write) = queue.pop_front() {
+            let (opened, low) = write.session;
+            match record.verdict(write.name, opened, low) {
+                Verdict::Done(reply) => answered.push((write, Some(reply))),
+                Verdict::Answered => answered.push((write, None)),
+                Verdict::Unknown => expired.push(write),
+                Verdict::Wait => waiting.push(write),
+                Verdict::New => {
+                    let number = version << ORDINAL_BITS | answers.len() as u64;
+                    let command = keys.store().decode(&write.command).expect("it was decoded before");
+                    let mut reply = keys.execute(&command, number, time).encoded();
+                    let after = keys.store().image(key);
+                    if after.as_ref().is_some_and(|after| after.len() > VALUE_LIMIT) {
+                        keys.restore(key, image.as_ref());
+                        reply = Reply::Error(CommandError::TooLarge).encoded();
+                    } else {
+                        image = after;
+                    }
+                    record.add(write.name, write.session, &reply);
+                    bytes += write.command.len() + image.as_ref().map_or(0, Bytes::len);
+                    answers.push((write, reply));
+                    if answers.len() >= FOLD || bytes >= FOLD_BYTES {
+                        break;
+                    }
+                }
+            }
+        }
+        waiting.extend(queue);
+        if !waiting.is_empty() {
+            coordinator.queues.insert(key.clone(), waiting.into());
+        }
+        // What the record of a valid key says has taken effect.
+        for (write, reply) in answered {
+            self.coordinator.forget(&write);
+            if let Some(reply) = reply {
+                self.answer(&write, reply);
+            }
+        }
+        for write in expired {
+            self.coordinator.forget(&write);
+            let (nonce, session) = (write.name.nonce, write.session.0);
+            cx.send(write.proxy, Message::Client(clients::Message::Expired { nonce, session }));
+        }
+        match changed || !answers.is_empty() {
+            true => self.propose(key, at, record, answers, cx),
+            false => self.wake(key),
+        }
+    }
+
+    /// The key as it is here is a version that all who are live must have.
+    fn propose(
+        &mut self,
+        key: &Key,
+        at: Timestamp,
+        record: super::record::Record,
+        answers: Vec<(Write, Bytes)>,
+        cx: &mut Context<'_, Self>,
+    ) {
+        let version = self.keys.stamp(key, at, record);
+        cx.note(|| Fact::Invalid { key: digest(key) });
+        cx.persist(Record::Version(version.clone()));
+        self.coordinator.invalid.remove(key);
+        self.coordinator.versions.push(version);
+        let pending = Pending { at, acks: NodeSet::EMPTY, answers, sent: cx.now(), contended: false };
+        self.coordinator.pending.insert(key.clone(), pending);
+    }
+
+    /// Another has a later version: what is pending here is overtaken, and its writes are executed again.
+    fn overtake(&mut self, key: &Key) {
+        self.coordinator.yielded.remove(key);
+        let Some(Pending { answers, .. }) = self.coordinator.pending.remove(key) else { return };
+        if answers.is_empty() {
+            return;
+        }
+        *self.coordinator.overtaken.entry(key.clone()).or_default() += 1;
+        if mutation::active("hermes/overtaken-fails") {
+            for (write, _) in answers {
+                self.coordinator.forget(&write);
+                self.answer(&write, Reply::Error(CommandError::NoRoom).encoded());
+            }
+            return;
+        }
+        let queue = self.coordinator.queues.entry(key.clone()).or_default();
+        answers.into_iter().rev().for_each(|(write, _)| queue.push_front(write));
+    }
+
+    /// Takes a version over if it is later than what is here. False: it is earlier.
+    pub(super) fn take_over(&mut self, version: &Version, cx: &mut Context<'_, Self>) -> bool {
+        let (key, own) = (&version.key, self.keys.at(&version.key));
+        if version.at < own {
+            return false;
+        }
+        if version.at > own {
+            if self.keys.put(version).is_err() {
+                return false;
+            }
+            self.overtake(key);
+            cx.persist(Record::Version(version.clone()));
+            cx.note(|| Fact::Invalid { key: digest(key) });
+            self.keys.set_valid(key, false);
+            let wait = 3 * self.config.timeouts.heartbeat;
+            self.coordinator.invalid.insert(key.clone(), cx.now() + wait);
+        }
+        if version.valid {
+            self.validate(key, cx);
+        }
+        true
+    }
+
+    pub(super) fn on_inv(&mut self, from: NodeId, versions: Vec<Version>, cx: &mut Context<'_, Self>) {
+        for version in versions {
+            let (key, at) = (version.key.clone(), version.at);
+            if from == self.me {
+                // It is durable here.
+                self.on_acks(from, vec![Ack { key, at, waits: false }], cx);
+            } else if self.take_over(&version, cx) {
+                let waits = self.coordinator.queues.contains_key(&key);
+                self.coordinator.acks.entry(from).or_default().push(Ack { key, at, waits });
+            } else if let Some(later) = self.keys.version(&key) {
+                if let Some(pending) = self.coordinator.pending.get_mut(&key) {
+                    pending.contended = true;
+                }
+                self.coordinator.later.entry(from).or_default().push(later);
+            }
+        }
+    }
+
+    pub(super) fn on_acks(&mut self, from: NodeId, acks: Vec<Ack>, cx: &mut Context<'_, Self>) {
+        for Ack { key, at, waits } in acks {
+            let Some(pending) = self.coordinator.pending.get_mut(&key).filter(|pending| pending.at == at)
+            else {
+                continue;
+            };
+            pending.acks.insert(from);
+            pending.contended |= waits;
+            if self.live.iter().all(|node| pending.acks.contains(node)) {
+                if pending.contended {
+                    self.coordinator.yielded.insert(key.clone(), cx.now() + self.config.timeouts.heartbeat);
+                }
+                self.validate(&key, cx);
+                self.coordinator.valid.push((key, at));
+            }
+        }
+    }
+
+    pub(super) fn on_val(&mut self, keys: Vec<(Key, Timestamp)>, cx: &mut Context<'_, Self>) {
+        for (key, at) in keys {
+            if self.keys.at(&key) == at || mutation::active("hermes/any-val") {
+                self.validate(&key, cx);
+            }
+        }
+    }
+
+    /// The version that is here is committed.
+    fn validate(&mut self, key: &Key, cx: &mut Context<'_, Self>) {
+        if self.keys.is_valid(key) {
+            return;
+        }
+        self.keys.set_valid(key, true);
+        let (at, number) = (self.keys.at(key), self.promised.number());
+        cx.persist(Record::Valid { key: key.clone(), at });
+        cx.note(|| self.keys.fact(key, number));
+        let slot = digest(&(key.clone(), at.version, at.writer).to_bytes());
+        cx.note(|| Fact::Applied { slot, digest: digest(key) });
+        self.coordinator.invalid.remove(key);
+        self.committed += 1;
+        if let Some(Pending { answers, .. }) = self.coordinator.pending.remove(key) {
+            self.coordinator.overtaken.remove(key);
+            for (write, reply) in answers {
+                self.coordinator.forget(&write);
+                cx.note(|| Fact::Executed { slot, command: digest(&write.command) });
+                self.answer(&write, reply);
+            }
+        }
+        self.wake(key);
+    }
+
+    /// Everything that has gathered goes out.
+    pub(super) fn send_versions(&mut self, cx: &mut Context<'_, Self>) {
+        let (ballot, coordinator) = (self.promised, &mut self.coordinator);
+        let versions = std::mem::take(&mut coordinator.versions);
+        // What was overtaken meanwhile is not sent.
+        let pending = versions.into_iter().filter(|version| {
+            coordinator.pending.get(&version.key).is_some_and(|pending| pending.at == version.at)
+        });
+        for versions in split(pending.collect()) {
+            cx.send_all(self.live, Message::Inv { ballot, versions });
+        }
+        for (to, versions) in std::mem::take(&mut coordinator.later) {
+            for versions in split(versions) {
+                cx.send(to, Message::Inv { ballot, versions });
+            }
+        }
+        for (to, acks) in std::mem::take(&mut coordinator.acks) {
+            cx.send(to, Message::Ack { ballot, acks });
+        }
+        let keys = std::mem::take(&mut coordinator.valid);
+        if !keys.is_empty() {
+            cx.send_all(self.live.without(self.me), Message::Val { ballot, keys });
+        }
+    }
+
+    // Epochs -----------------------------------------------------------------------------------------------------
+
+    /// An epoch begins in which this member is live. What is pending begins anew in it: acknowledgements of another
+    /// epoch do not count, since others were asked.
+    pub(super) fn take_up(&mut self, cx: &mut Context<'_, Self>) {
+        let coordinator = &mut self.coordinator;
+        coordinator.versions.clear();
+        (coordinator.later, coordinator.acks) = (BTreeMap::new(), BTreeMap::new());
+        coordinator.valid.clear();
+        coordinator.yielded.clear();
+        if !self.is_whole {
+            return self.stop_serving(cx);
+        }
+        let live = self.live;
+        let is_orphan = |at: Timestamp| {
+            let writer = NodeId::new(at.writer);
+            !writer.is_some_and(|writer| live.contains(writer))
+        };
+        for (key, due) in &mut coordinator.invalid {
+            if is_orphan(self.keys.at(key)) {
+                *due = cx.now();
+            }
+        }
+        for key in coordinator.pending.keys().cloned().collect::<Vec<_>>() {
+            self.replay(&key, cx);
+        }
+    }
+
+    /// Sends the version that is here to all (again), whoever has written it.
+    fn replay(&mut self, key: &Key, cx: &mut Context<'_, Self>) {
+        let held = self.keys.get(key).cloned().expect("a key that is not valid is here");
+        let at = Timestamp { epoch: self.promised.number(), ..held.at };
+        let before = self.coordinator.pending.remove(key);
+        let acks = before.as_ref().map_or(NodeSet::EMPTY, |before| before.acks);
+        let answers = before.map_or(Vec::new(), |before| before.answers);
+        self.propose(key, at, held.record, answers, cx);
+        if mutation::active("hermes/acks-of-earlier-epochs") {
+            self.coordinator.pending.get_mut(key).expect("it was proposed").acks = acks;
+        }
+    }
+
+    /// Replays what has not become valid in time, sends again what is not acknowledged, and removes keys whose time is
+    /// up.
+    pub(super) fn look_after_keys(&mut self, cx: &mut Context<'_, Self>) {
+        let now = cx.now();
+        if !self.serves() {
+            return;
+        }
+        let due = self.coordinator.invalid.iter().filter(|(_, due)| **due <= now).take(AT_ONCE);
+        for key in due.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
+            self.replay(&key, cx);
+        }
+        let (ballot, live) = (self.promised, self.live);
+        let late =
+            self.coordinator.pending.iter_mut().filter(|(_, pending)| now.since(pending.sent) >= RETRANSMIT);
+        for (key, pending) in late.take(AT_ONCE) {
+            pending.sent = now;
+            let missing: NodeSet = live.iter().filter(|node| !pending.acks.contains(*node)).collect();
+            let versions = self.keys.version(key).into_iter().collect();
+            cx.send_all(missing, Message::Inv { ballot, versions });
+        }
+        if let Some(time) = self.time(now, cx.wall()).filter(|_| self.owns()) {
+            self.coordinator.overdue.extend(self.keys.store().overdue(time, AT_ONCE));
+        }
+    }
+
+    /// This member is not live any more, or not whole: whoever waits here is sent to another.
+    pub(super) fn stop_serving(&mut self, cx: &mut Context<'_, Self>) {
+        let wait = 3 * self.config.timeouts.heartbeat;
+        let pending: Vec<_> = self.coordinator.pending.keys().cloned().collect();
+        let mut waiting = self.coordinator.take_waiting();
+        self.coordinator.invalid.extend(pending.into_iter().map(|key| (key, cx.now() + wait)));
+        waiting.extend(self.take_reads().into_iter().map(|read| (read.proxy, read.nonce)));
+        let other = self.other(cx.now());
+        waiting.into_iter().for_each(|(proxy, nonce)| self.intake.redirect(proxy, nonce, other));
+    }
+}
+
+/// Writes that are executed together have versions of their own.
+const ORDINAL_BITS: u32 = 10;
+
+/// In messages of about [`INV_BYTES`].
+fn split(versions: Vec<Version>) -> Vec<Vec<Version>> {
+    let (mut parts, mut bytes) = (Vec::new(), INV_BYTES);
+    for version in versions {
+        if bytes >= INV_BYTES {
+            parts.push(Vec::new());
+            bytes = 0;
+        }
+        bytes += version.value.as_ref().map_or(0, Bytes::len) + version.record.bytes();
+        parts.last_mut().expect("one was begun").push(version);
+    }
+    parts
+}
