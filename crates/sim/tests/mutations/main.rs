@@ -123,6 +123,7 @@ mod craq;
 mod crossword;
 mod epaxos;
 mod groups;
+mod hermes;
 mod multipaxos;
 mod pqr;
 mod primary_copy;
