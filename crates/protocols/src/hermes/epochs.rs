@@ -196,7 +196,8 @@ impl Replica {
         last.insert(from, known);
         tally.add(from);
         if !had && enough(tally) {
-            cx.set_timer(Timer::Decide, self.config.timeouts.heartbeat);
+            // Far members must be in time: whoever is not is tried again ever more rarely.
+            cx.set_timer(Timer::Decide, self.config.timeouts.election / 2);
         }
         self.decide(false, cx);
     }
