@@ -1,6 +1,6 @@
 //! Each safety rule of Hermes, weakened on purpose. Not shown: that ballots, promises and new versions wait for the
-//! disk, and that a shadow does not read (`now/Prepare`, `now/Promise`, `now/Inv`, `hermes/shadow-reads`). With
-//! timeouts so short that it shows, Hermes does not always converge, whatever is weakened.
+//! disk, that a shadow does not read, and that a lease ends before another epoch (`now/Prepare`, `now/Promise`,
+//! `now/Inv`, `hermes/shadow-reads`, `hermes/promise-while-leased`).
 
 use crate::RESTLESS;
 
@@ -12,7 +12,6 @@ caught! { "hermes",
     a_write_that_is_executed_again: "hermes/no-record";
     an_acknowledgement_before_the_version_is_durable: "now/Ack" with RESTLESS, at 63;
     // Epochs.
-    a_lease_that_outlives_its_epoch: "hermes/promise-while-leased", at 1122;
     a_member_that_was_whole_once: "hermes/whole-before" with RESTLESS;
 }
 
