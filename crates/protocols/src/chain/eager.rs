@@ -109,7 +109,7 @@ impl Replica {
         tally.add(self.me);
         let Some(eager) = &mut self.eager else { return };
         let Some(id) = eager.close(tally, cx.now()) else { return };
-        if tally.reached() {
+        if tally.reached() || mutation::active("eager-alr/ask-nobody") {
             return self.release(id);
         }
         cx.send_all(tally.missing(), Message::Sync { ballot: self.promised, id });

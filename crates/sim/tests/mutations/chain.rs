@@ -58,3 +58,13 @@ fn a_majority_of_the_chain_in_place_of_the_group() {
     let is_stale = |text: &str| text.matches("= Value(Some(b\"blue\"))").count() > 1;
     crate::assert_goes_wrong("chain", "eager-alr/live-set", text, is_stale);
 }
+
+#[test]
+fn a_reader_without_leases() {
+    crate::assert_reads_alone("chain", " reads=lease", "chain/reads-without-leases");
+}
+
+#[test]
+fn eager_reads_that_ask_nobody() {
+    crate::assert_reads_alone("chain", " reads=eager-alr", "eager-alr/ask-nobody");
+}

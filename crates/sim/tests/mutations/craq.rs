@@ -37,3 +37,13 @@ fn a_read_that_is_executed_after_its_question() {
     let is_stale = |text: &str| text.matches("= Value(Some(b\"blue\"))").count() > 1;
     crate::assert_goes_wrong("craq", "eager-alr/join-asked", text, is_stale);
 }
+
+#[test]
+fn a_reader_without_leases() {
+    crate::assert_reads_alone("craq", " reads=lease", "chain/reads-without-leases");
+}
+
+#[test]
+fn eager_reads_that_ask_nobody() {
+    crate::assert_reads_alone("craq", " reads=eager-alr", "eager-alr/ask-nobody");
+}

@@ -2,6 +2,7 @@
 //! needed or not tested.
 #![cfg(feature = "mutations")]
 
+use quorate_check::linearizability;
 use quorate_core::mutation;
 use quorate_protocols::registry::named;
 use quorate_sim::scenario::play;
@@ -56,6 +57,12 @@ fn assert_goes_wrong(protocol: &str, mutation: &str, text: &str, is_wrong: impl 
     assert_eq!(play(named(protocol), text).unwrap(), text, "as it should be");
     let weakened = mutation::with(mutation, || play(named(protocol), text)).unwrap();
     assert!(!is_wrong(text) && is_wrong(&weakened), "{mutation}:\n{weakened}");
+}
+
+/// Figure 2 of the LAW paper: a replica to which all is late answers alone.
+fn assert_reads_alone(protocol: &str, settings: &str, mutation: &str) {
+    let history = mutation::with(mutation, || law::history(protocol, settings));
+    assert!(linearizability::check(&history).is_err(), "{mutation}: {history}");
 }
 
 /// A node that is to join and is not there does not hold up the group for ever.
@@ -124,6 +131,8 @@ mod crossword;
 mod epaxos;
 mod groups;
 mod hermes;
+#[path = "../law.rs"]
+mod law;
 mod multipaxos;
 mod pqr;
 mod primary_copy;
