@@ -1,10 +1,12 @@
-//! Clients that exist already: the programs in `tests/clients` run against real clusters, and while they write,
-//! their leader is killed.
+//! Clients that exist already: the programs in `tests/clients` run against real clusters, without and with TLS and
+//! users, and while they write, their leader is killed.
 //!
 //! They talk with the test in lines. `leader?` asks who leads; `ready-for-kill` wants that node killed, and is
 //! answered with `killed`; `verified` comes last. Everything else is for people. A program that finds something
 //! wrong says so and fails.
 
+#[path = "support/certificates.rs"]
+mod certificates;
 #[path = "../../../tests/clients/rust/client.rs"]
 mod rust_client;
 mod support;
@@ -14,7 +16,83 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 
-use support::{Cluster, PATIENCE};
+use certificates::Certificates;
+use rust_client::Access;
+use support::{Cluster, PATIENCE, wait_for};
+
+/// A process that is killed loses nothing that the system has: no client waits for a disk here.
+const FLAGS: [&str; 2] = ["--durability", "os"];
+const USER: &str = "root";
+const PASSWORD: &str = "first";
+
+/// A cluster, and how it is reached.
+struct Service {
+    cluster: Cluster,
+    endpoints: Vec<String>,
+    /// Kept where the cluster speaks TLS.
+    certificates: Option<Certificates>,
+}
+
+impl Service {
+    /// For everybody who can connect.
+    fn open() -> Service {
+        Service::of(Cluster::start_with(3, "multipaxos", &FLAGS), None)
+    }
+
+    /// For one user, over TLS.
+    fn secured() -> Service {
+        let (mut cluster, certificates) = certificates::prepare(3, "multipaxos");
+        let users = certificates.directory.path().join("users");
+        std::fs::write(&users, format!("user default off\nuser {USER} on >{PASSWORD} ~* +@all\n")).unwrap();
+        for node in &mut cluster.nodes {
+            node.set("--users", &users.display().to_string());
+            node.start();
+        }
+        let service = Service::of(cluster, Some(certificates));
+        for endpoint in &service.endpoints {
+            wait_for("a node that serves", || service.says(&["put", "ready", "yes"], endpoint));
+        }
+        service
+    }
+
+    fn of(cluster: Cluster, certificates: Option<Certificates>) -> Service {
+        let endpoints = cluster.nodes.iter().map(|node| node.resp.clone()).collect();
+        Service { cluster, endpoints, certificates }
+    }
+
+    /// What tells a program how to come in.
+    fn environment(&self) -> Vec<(&'static str, String)> {
+        let Some(certificates) = &self.certificates else { return Vec::new() };
+        let files = certificates.files().map(|file| file.display().to_string());
+        let files = ["QUORATE_TLS_CA", "QUORATE_TLS_CERT", "QUORATE_TLS_KEY"].into_iter().zip(files);
+        let user = [("QUORATE_USER", USER), ("QUORATE_PASSWORD", PASSWORD)];
+        files.chain(user.map(|(name, value)| (name, value.to_owned()))).collect()
+    }
+
+    /// The same for the program in Rust.
+    fn access(&self) -> Option<Access> {
+        let certificates = self.certificates.as_ref()?;
+        let [authority, certificate, key] = certificates.files().map(|file| std::fs::read(file).unwrap());
+        Some(Access { authority, certificate, key, user: USER.to_owned(), password: PASSWORD.to_owned() })
+    }
+
+    /// What the command line prints, if it succeeds.
+    fn says(&self, words: &[&str], endpoints: &str) -> Option<String> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+        command.args(words).args(["--endpoints", endpoints]).envs(self.environment());
+        let output = command.output().unwrap();
+        output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
+    }
+
+    /// Which node leads by its own word, once one does.
+    fn leader(&self) -> usize {
+        wait_for("a leader", || {
+            let said = self.says(&["status", "--json"], &self.endpoints.join(","))?;
+            let status: serde_json::Value = serde_json::from_str(&said).unwrap();
+            status["nodes"].as_array()?.iter().position(|node| node["role"] == "leader")
+        })
+    }
+}
 
 /// A client under way.
 struct Program {
@@ -26,12 +104,13 @@ struct Program {
 }
 
 impl Program {
-    fn child(program: &Path, arguments: &[&Path], endpoints: &[String]) -> Program {
+    fn child(program: &Path, arguments: &[&Path], service: &Service) -> Program {
         let (said, says) = pipe().unwrap();
         let (hears, answers) = pipe().unwrap();
         let child = Command::new(program)
             .args(arguments)
-            .args(endpoints)
+            .args(&service.endpoints)
+            .envs(service.environment())
             .env("NODE_PATH", installed("node").join("node_modules"))
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .stdin(hears)
@@ -49,11 +128,11 @@ impl Program {
         }
     }
 
-    fn thread(endpoints: &[String]) -> Program {
+    fn thread(service: &Service) -> Program {
         let (said, says) = pipe().unwrap();
         let (hears, answers) = pipe().unwrap();
-        let endpoints = endpoints.to_vec();
-        std::thread::spawn(move || rust_client::run(&endpoints, BufReader::new(hears), says));
+        let (endpoints, access) = (service.endpoints.clone(), service.access());
+        std::thread::spawn(move || rust_client::run(&endpoints, access, BufReader::new(hears), says));
         Program { lines: lines(said), answers: Box::new(answers), child: None, transcript: String::new() }
     }
 
@@ -99,21 +178,18 @@ fn lines(said: PipeReader) -> Receiver<String> {
 }
 
 /// Runs a program against a cluster of its own to its end.
-fn converse(start: impl FnOnce(&[String]) -> Program) {
-    // A process that is killed loses nothing that the system has: no client waits for a disk here.
-    let mut cluster = Cluster::start_with(3, "multipaxos", &["--durability", "os"]);
-    let endpoints: Vec<_> = cluster.nodes.iter().map(|node| node.resp.clone()).collect();
-    let mut program = start(&endpoints);
+fn converse(mut service: Service, start: impl FnOnce(&Service) -> Program) {
+    let mut program = start(&service);
     let (mut leader, mut killed, mut verified) = (None, false, false);
     while let Some(line) = program.line() {
         match &*line {
             "leader?" => {
-                leader = Some(cluster.leader());
-                program.answer(&endpoints[leader.unwrap()]);
+                leader = Some(service.leader());
+                program.answer(&service.endpoints[leader.unwrap()]);
             }
             "ready-for-kill" => {
                 let leader = leader.expect("it asked for the leader before");
-                cluster.nodes[leader].kill();
+                service.cluster.nodes[leader].kill();
                 killed = true;
                 program.answer("killed");
             }
@@ -158,11 +234,35 @@ fn set_up(name: &str) {
     );
 }
 
-#[test]
-fn redis_py_goes_on_when_the_leader_is_killed() {
+fn redis_py(service: Service) {
     set_up("python");
     let (program, script) = (installed("python").join("bin/python"), programs().join("python/client.py"));
-    converse(|endpoints| Program::child(&program, &[&script], endpoints));
+    converse(service, |service| Program::child(&program, &[&script], service));
+}
+
+fn go_redis(service: Service) {
+    set_up("go");
+    converse(service, |service| Program::child(&installed("go").join("client"), &[], service));
+}
+
+fn node_redis(service: Service) {
+    set_up("node");
+    let script = programs().join("node/client.js");
+    converse(service, |service| Program::child(Path::new("node"), &[&script], service));
+}
+
+fn redis_rs(service: Service) {
+    converse(service, Program::thread);
+}
+
+#[test]
+fn redis_py_goes_on_when_the_leader_is_killed() {
+    redis_py(Service::open());
+}
+
+#[test]
+fn redis_py_goes_on_over_tls_as_a_user() {
+    redis_py(Service::secured());
 }
 
 #[test]
@@ -188,18 +288,30 @@ fn redis_py_knows_users() {
 
 #[test]
 fn go_redis_goes_on_when_the_leader_is_killed() {
-    set_up("go");
-    converse(|endpoints| Program::child(&installed("go").join("client"), &[], endpoints));
+    go_redis(Service::open());
+}
+
+#[test]
+fn go_redis_goes_on_over_tls_as_a_user() {
+    go_redis(Service::secured());
 }
 
 #[test]
 fn node_redis_goes_on_when_the_leader_is_killed() {
-    set_up("node");
-    let script = programs().join("node/client.js");
-    converse(|endpoints| Program::child(Path::new("node"), &[&script], endpoints));
+    node_redis(Service::open());
+}
+
+#[test]
+fn node_redis_goes_on_over_tls_as_a_user() {
+    node_redis(Service::secured());
 }
 
 #[test]
 fn redis_rs_goes_on_when_the_leader_is_killed() {
-    converse(Program::thread);
+    redis_rs(Service::open());
+}
+
+#[test]
+fn redis_rs_goes_on_over_tls_as_a_user() {
+    redis_rs(Service::secured());
 }

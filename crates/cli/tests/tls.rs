@@ -1,6 +1,8 @@
 //! A cluster that speaks TLS: whom it serves and whom it refuses, at every port, and certificates that are replaced
 //! while it works.
 
+#[path = "support/certificates.rs"]
+mod certificates;
 mod support;
 
 use std::fs;
@@ -13,58 +15,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
+use certificates::{Certificates, prepare};
 use quorate_client::{Client, Login};
-use quorate_node::{cluster_id, parse_cluster};
-use quorate_tls::issue::{AUTHORITY, Authority, Issued, Owner};
+use quorate_tls::issue::{Issued, Owner};
 use quorate_tls::{ClientCredentials, Process};
 use rustix::process::Signal;
 use support::{Cluster, PATIENCE, wait_for};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
-
-/// The certificates of a cluster.
-struct Certificates {
-    directory: tempfile::TempDir,
-    authority: Authority,
-    client: Issued,
-}
-
-impl Certificates {
-    fn of(cluster: u64) -> Certificates {
-        let directory = tempfile::tempdir().unwrap();
-        let authority = Authority::create(directory.path(), cluster).unwrap();
-        let client = authority.issue(directory.path(), &Owner::Client("test".to_owned()), 1).unwrap();
-        Certificates { directory, authority, client }
-    }
-
-    fn ca(&self) -> PathBuf {
-        self.directory.path().join(AUTHORITY)
-    }
-
-    fn node(&self, id: u8, days: u32) -> Issued {
-        let hosts = ["127.0.0.1", "localhost"].map(str::to_owned).to_vec();
-        let owner = Owner::Process(Process::Node(id), hosts);
-        self.authority.issue(self.directory.path(), &owner, days).unwrap()
-    }
-
-    fn credentials(&self) -> ClientCredentials {
-        let Issued { cert, key } = &self.client;
-        ClientCredentials::load(&self.ca(), Some((cert, key))).unwrap()
-    }
-}
-
-/// Nodes with certificates, which do not run yet.
-fn prepare(count: u8, protocol: &str) -> (Cluster, Certificates) {
-    let mut cluster = Cluster::prepare(count.into(), protocol, &["--durability", "os"]);
-    let certificates = Certificates::of(cluster_id(&parse_cluster(cluster.members()).unwrap()));
-    for (id, node) in (1..).zip(&mut cluster.nodes) {
-        let Issued { cert, key } = certificates.node(id, 1);
-        node.set("--tls-ca", &certificates.ca().display().to_string());
-        node.set("--tls-cert", &cert.display().to_string());
-        node.set("--tls-key", &key.display().to_string());
-    }
-    (cluster, certificates)
-}
 
 fn start(cluster: &mut Cluster, certificates: &Certificates) {
     for node in &mut cluster.nodes {
@@ -124,7 +82,7 @@ fn a_cluster_serves_who_has_a_certificate_and_refuses_everybody_else() {
     cluster.nodes[0].set("--listen-http", &http);
     start(&mut cluster, &ours);
     let (resp, peer) = (cluster.nodes[0].resp.clone(), cluster.nodes[0].peer.clone());
-    let files = [ours.ca(), ours.client.cert.clone(), ours.client.key.clone()];
+    let files = ours.files();
     let files: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
 
     let other = cluster.nodes[2].resp.clone();
@@ -439,7 +397,7 @@ fn users_may_do_what_their_rules_say_after_restarts_and_in_a_restored_cluster_to
         wait_for("a node that serves", || get(&node.resp, &root, "ready").ok());
     }
     let resp = cluster.nodes[0].resp.clone();
-    let files = [ours.ca(), ours.client.cert.clone(), ours.client.key.clone()];
+    let files = ours.files();
     let files: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
     let said_as = |user: &str, password: &str, words: &[&str]| {
         let login = ["--no-auth-warning", "--user", user, "--pass", password];

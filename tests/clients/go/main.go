@@ -2,13 +2,16 @@
 //
 // First what every program does, in both versions of the protocol; then a leader is killed while it writes. The
 // test crates/cli/tests/clients.rs runs it and does the killing: it answers `leader?` with an address, and
-// `ready-for-kill` with `killed`.
+// `ready-for-kill` with `killed`. Where QUORATE_TLS_CA is set, it comes over TLS, with the certificate in
+// QUORATE_TLS_CERT and QUORATE_TLS_KEY, as QUORATE_USER with QUORATE_PASSWORD.
 package main
 
 import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -24,10 +27,21 @@ import (
 var (
 	ctx   = context.Background()
 	input = bufio.NewScanner(os.Stdin)
+	// nil without TLS.
+	secured *tls.Config
 )
 
 func main() {
 	endpoints := os.Args[1:]
+	if authority, found := os.LookupEnv("QUORATE_TLS_CA"); found {
+		text, err := os.ReadFile(authority)
+		must(err)
+		roots := x509.NewCertPool()
+		check(roots.AppendCertsFromPEM(text), authority)
+		own, err := tls.LoadX509KeyPair(os.Getenv("QUORATE_TLS_CERT"), os.Getenv("QUORATE_TLS_KEY"))
+		must(err)
+		secured = &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{own}, ServerName: "localhost"}
+	}
 	everyday(2, endpoints[0])
 	everyday(3, endpoints[1])
 	failover(endpoints)
@@ -49,8 +63,20 @@ func refused(err error, text string) {
 	check(errors.As(err, &refusal) && strings.Contains(err.Error(), text), "expected ", text, ", got: ", err)
 }
 
+// at is how to reach a node.
+func at(endpoint string) *redis.Options {
+	return &redis.Options{
+		Addr:      endpoint,
+		TLSConfig: secured,
+		Username:  os.Getenv("QUORATE_USER"),
+		Password:  os.Getenv("QUORATE_PASSWORD"),
+	}
+}
+
 func everyday(protocol int, endpoint string) {
-	r := redis.NewClient(&redis.Options{Addr: endpoint, Protocol: protocol, ClientName: "everyday"})
+	options := at(endpoint)
+	options.Protocol, options.ClientName = protocol, "everyday"
+	r := redis.NewClient(options)
 	defer r.Close()
 	hello, err := r.Do(ctx, "HELLO", protocol).Result()
 	must(err)
@@ -140,16 +166,24 @@ func everyday(protocol int, endpoint string) {
 
 // anywhere is a client of the whole cluster: any node serves everything, so each new connection goes to the first
 // that accepts it.
-func anywhere(endpoints []string, options redis.Options) *redis.Client {
+func anywhere(endpoints []string, retries int) *redis.Client {
+	options := at(endpoints[0])
+	options.MaxRetries = retries
+	// A dialer of one's own brings its own TLS.
+	plain := &net.Dialer{Timeout: time.Second}
+	dial := plain.DialContext
+	if secured != nil {
+		dial = (&tls.Dialer{NetDialer: plain, Config: secured}).DialContext
+	}
 	options.Dialer = func(ctx context.Context, network, _ string) (conn net.Conn, err error) {
 		for _, endpoint := range endpoints {
-			if conn, err = (&net.Dialer{Timeout: time.Second}).DialContext(ctx, network, endpoint); err == nil {
+			if conn, err = dial(ctx, network, endpoint); err == nil {
 				return conn, nil
 			}
 		}
 		return nil, err
 	}
-	return redis.NewClient(&options)
+	return redis.NewClient(options)
 }
 
 // A writer goes on with one command until told to stop, and counts what was acknowledged.
@@ -214,13 +248,12 @@ func failover(endpoints []string) {
 		}
 	}
 	all := append([]string{leader}, others...)
-	counter := &writer{name: "counter", client: anywhere(all, redis.Options{
-		// A retry of INCR may count twice, unseen: whoever cannot have that turns retries off.
-		MaxRetries: -1,
-	})}
+	// A retry of INCR may count twice, unseen: whoever cannot have that turns retries off.
+	counter := &writer{name: "counter", client: anywhere(all, -1)}
 	writers := []*writer{
-		{name: "at-follower", client: redis.NewClient(&redis.Options{Addr: others[0]})},
-		{name: "at-leader", client: anywhere(all, redis.Options{})},
+		{name: "at-follower", client: redis.NewClient(at(others[0]))},
+		// As many retries as there are by default.
+		{name: "at-leader", client: anywhere(all, 0)},
 		counter,
 	}
 	var running sync.WaitGroup
@@ -244,7 +277,7 @@ func failover(endpoints []string) {
 	}
 	check(writers[0].errors == 0, "the node waits for the next leader, its clients see no error")
 	for _, endpoint := range others {
-		r := redis.NewClient(&redis.Options{Addr: endpoint})
+		r := redis.NewClient(at(endpoint))
 		for _, w := range writers[:2] {
 			values, err := r.MGet(ctx, w.keys...).Result()
 			must(err)

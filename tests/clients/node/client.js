@@ -2,14 +2,24 @@
 //
 // First what every program does, in both versions of the protocol; then a leader is killed while it writes. The
 // test crates/cli/tests/clients.rs runs it and does the killing: it answers `leader?` with an address, and
-// `ready-for-kill` with `killed`.
+// `ready-for-kill` with `killed`. Where QUORATE_TLS_CA is set, it comes over TLS, with the certificate in
+// QUORATE_TLS_CERT and QUORATE_TLS_KEY, as QUORATE_USER with QUORATE_PASSWORD.
 "use strict";
 const assert = require("node:assert/strict");
+const { readFileSync } = require("node:fs");
 const readline = require("node:readline");
 const { setTimeout: pause } = require("node:timers/promises");
 const { createClient, ErrorReply, RESP_TYPES, WatchError } = require("redis");
 
 const endpoints = process.argv.slice(2);
+const env = process.env;
+const secured = env.QUORATE_TLS_CA !== undefined;
+const files = secured && {
+  ca: readFileSync(env.QUORATE_TLS_CA),
+  cert: readFileSync(env.QUORATE_TLS_CERT),
+  key: readFileSync(env.QUORATE_TLS_KEY),
+};
+const login = secured && { username: env.QUORATE_USER, password: env.QUORATE_PASSWORD };
 const input = readline.createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 
 async function ask(line) {
@@ -18,8 +28,9 @@ async function ask(line) {
 }
 
 /** A client of one node. An error of the connection also fails the command under way: it is handled there. */
-async function connect(endpoint, options = {}) {
-  const client = createClient({ url: `redis://${endpoint}`, ...options });
+async function connect(endpoint, { socket, ...options } = {}) {
+  const url = `${secured ? "rediss" : "redis"}://${endpoint}`;
+  const client = createClient({ url, socket: { ...files, ...socket }, ...login, ...options });
   client.on("error", () => {});
   return client.connect();
 }

@@ -2,9 +2,11 @@
 
 First what every program does, in both versions of the protocol; then a leader is killed while it writes. The test
 crates/cli/tests/clients.rs runs it and does the killing: it answers `leader?` with an address, and `ready-for-kill`
-with `killed`.
+with `killed`. Where QUORATE_TLS_CA is set, it comes over TLS, with the certificate in QUORATE_TLS_CERT and
+QUORATE_TLS_KEY, as QUORATE_USER with QUORATE_PASSWORD.
 """
 
+import os
 import sys
 import threading
 import time
@@ -14,11 +16,21 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 ENDPOINTS = sys.argv[1:]
+ACCESS = {}
+if "QUORATE_TLS_CA" in os.environ:
+    ACCESS = {
+        "ssl": True,
+        "ssl_ca_certs": os.environ["QUORATE_TLS_CA"],
+        "ssl_certfile": os.environ["QUORATE_TLS_CERT"],
+        "ssl_keyfile": os.environ["QUORATE_TLS_KEY"],
+        "username": os.environ["QUORATE_USER"],
+        "password": os.environ["QUORATE_PASSWORD"],
+    }
 
 
 def connect(endpoint, **options):
     host, port = endpoint.rsplit(":", 1)
-    return redis.Redis(host=host, port=int(port), **options)
+    return redis.Redis(host=host, port=int(port), **ACCESS, **options)
 
 
 def raises(kind, text, call):

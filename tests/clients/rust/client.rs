@@ -11,11 +11,32 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use redis::{Client, Commands, Connection, ErrorKind, FromRedisValue, RedisResult, ServerErrorKind};
+use redis::{
+    Client, ClientTlsConfig, Commands, Connection, ErrorKind, FromRedisValue, RedisResult, ServerErrorKind,
+    TlsCertificates,
+};
+
+/// How a user comes in over TLS.
+#[derive(Clone)]
+pub struct Access {
+    /// The authority's certificate, as PEM.
+    pub authority: Vec<u8>,
+    /// The client's own, as PEM.
+    pub certificate: Vec<u8>,
+    /// Of the client's certificate, as PEM.
+    pub key: Vec<u8>,
+    pub user: String,
+    pub password: String,
+}
+
+/// A node, and how it is reached; `None` is without TLS.
+type Endpoint = (String, Option<Access>);
 
 /// The whole program; lines come from and go to the test.
-pub fn run(endpoints: &[String], mut hears: impl BufRead, mut says: impl Write) {
-    for (protocol, endpoint) in [2, 3].into_iter().zip(endpoints) {
+pub fn run(endpoints: &[String], access: Option<Access>, mut hears: impl BufRead, mut says: impl Write) {
+    let endpoints: Vec<Endpoint> =
+        endpoints.iter().map(|endpoint| (endpoint.clone(), access.clone())).collect();
+    for (protocol, endpoint) in [2, 3].into_iter().zip(&endpoints) {
         everyday(protocol, endpoint).unwrap();
         writeln!(says, "everyday, RESP{protocol}: ok").unwrap();
     }
@@ -25,16 +46,28 @@ pub fn run(endpoints: &[String], mut hears: impl BufRead, mut says: impl Write) 
         hears.read_line(&mut answer).unwrap();
         answer.trim_end().to_owned()
     };
-    failover(endpoints, &mut ask).unwrap();
+    failover(&endpoints, &mut ask).unwrap();
     writeln!(says, "verified").unwrap();
 }
 
-fn connect(protocol: u8, endpoint: &str) -> RedisResult<Connection> {
-    let url = format!("redis://{endpoint}/?protocol=resp{protocol}");
-    Client::open(url)?.get_connection_with_timeout(Duration::from_secs(1))
+fn connect(protocol: u8, (endpoint, access): &Endpoint) -> RedisResult<Connection> {
+    let client = match access {
+        None => Client::open(format!("redis://{endpoint}/?protocol=resp{protocol}"))?,
+        Some(Access { authority, certificate, key, user, password }) => Client::build_with_tls(
+            format!("rediss://{user}:{password}@{endpoint}/?protocol=resp{protocol}"),
+            TlsCertificates {
+                client_tls: Some(ClientTlsConfig {
+                    client_cert: certificate.clone(),
+                    client_key: key.clone(),
+                }),
+                root_cert: Some(authority.clone()),
+            },
+        )?,
+    };
+    client.get_connection_with_timeout(Duration::from_secs(1))
 }
 
-fn everyday(protocol: u8, endpoint: &str) -> RedisResult<()> {
+fn everyday(protocol: u8, endpoint: &Endpoint) -> RedisResult<()> {
     let mut r = connect(protocol, endpoint)?;
     let hello: HashMap<String, redis::Value> = redis::cmd("HELLO").arg(protocol).query(&mut r)?;
     assert_eq!(hello["proto"], redis::Value::Int(protocol.into()));
@@ -104,12 +137,12 @@ fn everyday(protocol: u8, endpoint: &str) -> RedisResult<()> {
 
 /// A client of the whole cluster: any node serves everything, so after an error the next one is asked.
 struct Anywhere {
-    endpoints: Vec<String>,
+    endpoints: Vec<Endpoint>,
     connection: Option<Connection>,
 }
 
 impl Anywhere {
-    fn new<'a>(endpoints: impl IntoIterator<Item = &'a String>) -> Anywhere {
+    fn new<'a>(endpoints: impl IntoIterator<Item = &'a Endpoint>) -> Anywhere {
         Anywhere { endpoints: endpoints.into_iter().cloned().collect(), connection: None }
     }
 
@@ -184,10 +217,10 @@ fn progress(writers: &[Writer], count: usize) {
     }
 }
 
-fn failover(endpoints: &[String], ask: &mut impl FnMut(&str) -> String) -> RedisResult<()> {
+fn failover(endpoints: &[Endpoint], ask: &mut impl FnMut(&str) -> String) -> RedisResult<()> {
     let leader = ask("leader?");
-    let others: Vec<_> = endpoints.iter().filter(|endpoint| **endpoint != leader).collect();
-    let all = || Anywhere::new([&leader].into_iter().chain(others.clone()));
+    let (leader, others): (Vec<_>, Vec<_>) = endpoints.iter().partition(|(endpoint, _)| *endpoint == leader);
+    let all = || Anywhere::new(leader.iter().chain(&others).copied());
     let set = |key: &str, value: usize| redis::Cmd::set(key, value);
     let writers = [
         Writer::start("at-follower", Anywhere::new(others.clone()), set),

@@ -1,0 +1,61 @@
+//! Clusters that speak TLS.
+
+#![allow(dead_code, reason = "each test file uses its part of this")]
+
+use std::path::PathBuf;
+
+use quorate_node::{cluster_id, parse_cluster};
+use quorate_tls::issue::{AUTHORITY, Authority, Issued, Owner};
+use quorate_tls::{ClientCredentials, Process};
+
+use super::support::Cluster;
+
+/// The certificates of a cluster.
+pub struct Certificates {
+    pub directory: tempfile::TempDir,
+    pub authority: Authority,
+    /// A client's.
+    pub client: Issued,
+}
+
+impl Certificates {
+    pub fn of(cluster: u64) -> Certificates {
+        let directory = tempfile::tempdir().unwrap();
+        let authority = Authority::create(directory.path(), cluster).unwrap();
+        let client = authority.issue(directory.path(), &Owner::Client("test".to_owned()), 1).unwrap();
+        Certificates { directory, authority, client }
+    }
+
+    pub fn ca(&self) -> PathBuf {
+        self.directory.path().join(AUTHORITY)
+    }
+
+    /// What a client needs: the authority's certificate, the client's own and its key.
+    pub fn files(&self) -> [PathBuf; 3] {
+        [self.ca(), self.client.cert.clone(), self.client.key.clone()]
+    }
+
+    pub fn node(&self, id: u8, days: u32) -> Issued {
+        let hosts = ["127.0.0.1", "localhost"].map(str::to_owned).to_vec();
+        let owner = Owner::Process(Process::Node(id), hosts);
+        self.authority.issue(self.directory.path(), &owner, days).unwrap()
+    }
+
+    pub fn credentials(&self) -> ClientCredentials {
+        let Issued { cert, key } = &self.client;
+        ClientCredentials::load(&self.ca(), Some((cert, key))).unwrap()
+    }
+}
+
+/// Nodes with certificates, which do not run yet.
+pub fn prepare(count: u8, protocol: &str) -> (Cluster, Certificates) {
+    let mut cluster = Cluster::prepare(count.into(), protocol, &["--durability", "os"]);
+    let certificates = Certificates::of(cluster_id(&parse_cluster(cluster.members()).unwrap()));
+    for (id, node) in (1..).zip(&mut cluster.nodes) {
+        let Issued { cert, key } = certificates.node(id, 1);
+        node.set("--tls-ca", &certificates.ca().display().to_string());
+        node.set("--tls-cert", &cert.display().to_string());
+        node.set("--tls-key", &key.display().to_string());
+    }
+    (cluster, certificates)
+}
