@@ -7,7 +7,8 @@
 //! | `run` | executed in an empty directory; it must end with 0 |
 //! | `up` | one `quorate up …`, which runs until the document's next one, or its end |
 //! | `cluster` | executed beside the cluster of the `up` before it, or of a plain one |
-//! | `checked` | not executed, since it names other hosts or takes long: its subcommands, flags, packages and tests exist |
+//! | `tested NAME` | not executed as it stands, since it names other hosts: the test of this name does the same; its subcommands and flags exist |
+//! | `checked` | not executed, since it builds or takes long: its subcommands, flags, packages and tests exist |
 //!
 //! Commands are executed with this build's `quorate`, and with less work: few runs, short measurements. A command in a
 //! sentence, in backquotes, is checked.
@@ -27,7 +28,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use support::wait_for;
 
-const CLASSES: [&str; 4] = ["run", "up", "cluster", "checked"];
+const CLASSES: [&str; 5] = ["run", "up", "cluster", "tested", "checked"];
 
 /// The client ports of the documents, which are those of `quorate up` unless they are taken.
 const FIRST_PORT: u16 = 7101;
@@ -54,11 +55,11 @@ fn documents() -> BTreeMap<PathBuf, String> {
     found
 }
 
-/// The blocks of shell commands of a document, each with its class.
+/// The blocks of shell commands of a document, each with its class and what follows that.
 fn blocks(text: &str) -> Vec<(String, Block<'_>)> {
     let (_, blocks) = markdown::parse(markdown::document(text));
     let shell = |block: &Block| ["sh", "bash", "shell", "console"].contains(&language(block));
-    let class = |block: &Block| block.info[language(block).len()..].trim().to_owned();
+    let class = |block: &Block| block.info.split(' ').skip(1).collect::<Vec<_>>().join(" ");
     blocks.into_iter().filter(|block| shell(block)).map(|block| (class(&block), block)).collect()
 }
 
@@ -75,10 +76,16 @@ fn commands(block: &Block) -> Vec<String> {
 
 #[test]
 fn every_block_of_commands_says_what_becomes_of_it() {
+    let files =
+        std::fs::read_dir(root().join("crates/cli/tests")).unwrap().map(|entry| entry.unwrap().path());
+    let tests: String = files.filter_map(|path| std::fs::read_to_string(path).ok()).collect();
     for (path, text) in documents() {
         for (class, block) in blocks(&text) {
             let place = format!("{}:{}", path.display(), block.number);
-            assert!(CLASSES.contains(&class.as_str()), "{place}: write one of {CLASSES:?} after `sh`");
+            let (class, test) = class.split_once(' ').unwrap_or((&class, ""));
+            assert!(CLASSES.contains(&class), "{place}: write one of {CLASSES:?} after `sh`");
+            let named = class != "tested" || tests.contains(&format!("#[test]\nfn {test}() {{"));
+            assert!(named, "{place}: no test of this program is called `{test}`");
             let starts = matches!(&commands(&block)[..], [command] if command.contains(" up"));
             assert!(class != "up" || starts, "{place}: `up` is one `quorate up`");
         }
@@ -90,7 +97,8 @@ fn commands_that_are_not_executed_name_what_is_there() {
     let mut helps = Helps::default();
     for (path, text) in documents() {
         for (class, block) in blocks(&text) {
-            for command in commands(&block).iter().filter(|_| class == "checked") {
+            let looked_up = class == "checked" || class.starts_with("tested");
+            for command in commands(&block).iter().filter(|_| looked_up) {
                 let place = format!("{}:{}: {command}", path.display(), block.number);
                 for command in command.split(" · ") {
                     helps.check(&place, command);
@@ -289,12 +297,13 @@ fn execute(place: &str, block: &Block, cluster: Option<&Up>) {
 /// The same command, for so little work that a test can wait for it.
 fn with_less_work(command: &str) -> String {
     let command = command.replace("cargo run --release -- ", "quorate ");
+    let measures = ["quorate bench", "quorate compare"].iter().any(|word| command.starts_with(word));
     let mut words: Vec<&str> = command.split(' ').collect();
     for (flag, value) in [("--runs", "2"), ("--duration", "300ms"), ("--warm-up", "100ms"), ("-n", "1000")] {
         let at = words.iter().position(|word| *word == flag);
         match at {
             Some(at) => words[at + 1] = value,
-            None if command.starts_with("quorate bench") && value.ends_with("ms") => {
+            None if measures && value.ends_with("ms") => {
                 words.extend([flag, value]);
             }
             None => {}
