@@ -58,7 +58,8 @@ struct Pair {
     both: &'static [&'static str],
     /// Of each, with its name.
     sides: [(&'static str, &'static [&'static str]); 2],
-    at: At,
+    /// Whom the generator asks of each.
+    at: [At; 2],
     /// Flags of `quorate bench`.
     load: &'static [&'static str],
     /// Backups are taken of the first, one after the other, while it is under load.
@@ -79,7 +80,7 @@ const fn encrypted(name: &'static str, load: &'static [&'static str]) -> Pair {
         name,
         both: &[],
         sides: [("TLS 1.3", &["--tls"]), ("without", &[])],
-        at: At::Leader,
+        at: [At::Leader; 2],
         load,
         backup: false,
         rules: &[(OPERATIONS, Bar::AtLeast(0.65))],
@@ -91,7 +92,7 @@ const PAIRS: &[Pair] = &[
         name: "writes of 64 KiB, five nodes, links of 100 Mbit/s, 32 connections",
         both: SLOW_LINKS,
         sides: CODED,
-        at: At::Leader,
+        at: [At::Leader; 2],
         load: &["--workload", "set", "--keys", "1000", "--value-size", "65536", "--connections", "32"],
         backup: false,
         rules: &[(OPERATIONS, Bar::AtLeast(1.8)), ("log_B", Bar::AtMost(0.62))],
@@ -100,7 +101,7 @@ const PAIRS: &[Pair] = &[
         name: "writes of 128 B, five nodes, links of 100 Mbit/s, 64 connections",
         both: SLOW_LINKS,
         sides: CODED,
-        at: At::Leader,
+        at: [At::Leader; 2],
         load: &["--workload", "set", "--keys", "10000", "--connections", "64"],
         backup: false,
         rules: &[(OPERATIONS, Bar::AtLeast(0.95))],
@@ -112,10 +113,19 @@ const PAIRS: &[Pair] = &[
             ("`raft reads=alr`", &["--set", "reads=alr"]),
             ("`raft reads.at=nearest`", &["--set", "reads.at=nearest"]),
         ],
-        at: At::Follower,
+        at: [At::Follower; 2],
         load: &["--workload", "get", "--keys", "10000", "--connections", "64", "--pipeline", "16"],
         backup: false,
         rules: &[(OPERATIONS, Bar::AtLeast(0.8)), ("leader_cpu_us", Bar::AtMost(0.5))],
+    },
+    Pair {
+        name: "reads at a node that does not decide epochs, at the leader, 64 connections",
+        both: &[],
+        sides: [("`hermes`", &["--protocol", "hermes"]), ("`multipaxos`", &["--protocol", "multipaxos"])],
+        at: [At::Follower, At::Leader],
+        load: &["--workload", "get", "--keys", "10000", "--connections", "64"],
+        backup: false,
+        rules: &[(OPERATIONS, Bar::AtLeast(0.95))],
     },
     encrypted("writes, 64 connections", &["--workload", "set", "--keys", "10000", "--connections", "64"]),
     encrypted("reads, 64 connections", &["--workload", "get", "--keys", "10000", "--connections", "64"]),
@@ -125,7 +135,7 @@ const PAIRS: &[Pair] = &[
         name: "half writes, half reads, 50,000 keys with values of 1 KiB",
         both: &[],
         sides: [("while backups are taken", &[]), ("without", &[])],
-        at: At::Leader,
+        at: [At::Leader; 2],
         load: &["--writes", "0.5", "--keys", "50000", "--value-size", "1024", "--connections", "64"],
         backup: true,
         rules: &[("p99_us", Bar::AtMost(2.0))],
@@ -134,7 +144,7 @@ const PAIRS: &[Pair] = &[
         name: "writes at all of five nodes, 64 connections with 16 under way on each",
         both: &["--nodes", "5"],
         sides: [("`--groups 5`", &["--groups", "5", "--group-keys", FIFTHS]), ("one group", &[])],
-        at: At::All,
+        at: [At::All; 2],
         load: &["--workload", "set", "--keys", "10000", "--connections", "64", "--pipeline", "16"],
         backup: false,
         rules: &[(OPERATIONS, Bar::None), ("members_cpu_us", Bar::None)],
@@ -191,11 +201,11 @@ impl Pair {
             self.both.iter().chain(self.sides[side].1).map(|flag| (*flag).to_owned()).collect();
         let up = Up::start(quorate, &flags, dir.path(), &session.stop)?;
         let pids: Vec<_> = up.members.iter().map(|member| member.pid).collect();
-        let leader = match self.at {
+        let leader = match self.at[side] {
             At::All => None,
             At::Leader | At::Follower => Some(up.leader(&session.stop)?),
         };
-        let endpoints = match (self.at, &leader) {
+        let endpoints = match (self.at[side], &leader) {
             (At::Leader, Some(leader)) => leader.resp.clone(),
             (At::Follower, Some(leader)) => {
                 let other = up.members.iter().find(|member| member.id != leader.id);
