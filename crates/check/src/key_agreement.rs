@@ -3,7 +3,7 @@
 //! et al., *Hermes*, 2020, §3; `HConsistent` in its TLA+ specification.)
 //!
 //! A process that has not heard of a later epoch yet may have what is older: it answers reads under leases only, which
-//! linearizability judges. So those are compared who are in the same epoch.
+//! linearizability judges. So those are compared who are in the same epoch. Nobody else answers reads alone.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ impl Checker for KeyAgreement {
     }
 
     fn waits_for(&self) -> &'static [&'static str] {
-        &["Live", "Valid", "Invalid"]
+        &["Live", "Valid", "Invalid", "ServesLocally"]
     }
 
     fn on_fact(&mut self, at: u64, who: Process, fact: &Fact, _: &dyn Clocks) -> Result<(), Violation> {
@@ -59,6 +59,9 @@ impl Checker for KeyAgreement {
             Fact::Invalid { key } => {
                 self.valid.entry(key).or_default().remove(&node);
                 Ok(())
+            }
+            Fact::ServesLocally { number } if self.epochs.get(&node) != Some(&number) => {
+                Err(format!("{who} answers a read in epoch {number}, in which it does not have everything"))
             }
             _ => Ok(()),
         };
@@ -120,5 +123,17 @@ mod tests {
         assert_eq!(then(&[(2, LIVE(6)), (2, INVALID(7)), (2, VALID(7, 2, 2)), (1, shadow)]), None);
         assert_eq!(then(&[(1, Step::Crashes), (2, INVALID(7)), (2, VALID(7, 2, 2))]), None);
         assert_eq!(then(&[(3, VALID(7, 1, 9))]), Some(0), "another value of the same version");
+    }
+
+    #[test]
+    fn who_answers_a_read_has_everything_in_that_epoch() {
+        let serves = |number| Step::Says(Fact::ServesLocally { number });
+        let shadow = |number| Step::Says(Fact::Live { number, whole: false });
+        assert_eq!(rejected(&[(1, LIVE(5)), (1, serves(5))]), None);
+        assert_eq!(rejected(&[(1, LIVE(5)), (1, serves(6))]), Some(1), "of another epoch");
+        assert_eq!(rejected(&[(1, LIVE(5)), (1, shadow(6)), (1, serves(6))]), Some(2), "a shadow");
+        assert_eq!(rejected(&[(1, shadow(6)), (1, LIVE(6)), (1, serves(6))]), None, "it has got everything");
+        assert_eq!(rejected(&[(1, LIVE(5)), (1, Step::Crashes), (1, serves(5))]), Some(2), "an earlier life");
+        assert_eq!(rejected(&[(1, LIVE(5)), (2, serves(5))]), Some(1), "outside");
     }
 }

@@ -222,18 +222,20 @@ impl Panel {
         ])
     }
 
-    /// Those for protocols in which each key has a history of its own.
+    /// Those for protocols in which each key has a history of its own, whatever clocks show.
     pub fn by_key() -> Panel {
         Panel(vec![
             Box::new(exactly_once::ExactlyOnce::default()),
             Box::new(key_agreement::KeyAgreement::default()),
+            Box::new(memory::Memory::default()),
         ])
     }
 
     /// Those of a protocol that gives this, where clocks tell the truth or not.
     pub fn of_protocol(can: &Capabilities, clocks_lie: bool) -> Panel {
         let ordered = match clocks_lie {
-            _ if !can.multi_key => return Panel::by_key(),
+            true if !can.multi_key => return Panel::by_key(),
+            false if !can.multi_key => return Panel::by_key().with(leases::Leases::default()),
             _ if !can.total_order => return Panel::unordered(),
             true => Panel::without_clocks(),
             false => Panel::standard(),

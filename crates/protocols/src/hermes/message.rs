@@ -200,7 +200,8 @@ impl Message {
 impl quorate_core::Message for Message {
     fn release(&self) -> Release {
         match self {
-            // The own ballot: an owner that forgot it in a crash could state other members in the same epoch.
+            // The own ballot: a candidate whose disk hangs must not take the others' time. Safety does not need it:
+            // nothing is decided before the own promise, and what a promise says stays true.
             Message::Prepare { .. } => Release::AfterSync,
             // The ballot: who forgot it would acknowledge versions of an earlier epoch, which later ones lack.
             Message::Promise { .. } => Release::AfterSync,

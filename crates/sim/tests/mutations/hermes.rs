@@ -1,6 +1,4 @@
-//! Each safety rule of Hermes, weakened on purpose. Not shown: that ballots, promises and new versions wait for the
-//! disk, that a shadow does not read, and that a lease ends before another epoch (`now/Prepare`, `now/Promise`,
-//! `now/Inv`, `hermes/shadow-reads`, `hermes/promise-while-leased`).
+//! Each safety rule of Hermes, weakened on purpose.
 
 use crate::RESTLESS;
 
@@ -8,11 +6,68 @@ caught! { "hermes",
     // Keys.
     a_validation_of_another_version: "hermes/any-val";
     a_read_of_a_key_that_is_not_valid: "hermes/read-invalid";
-    an_overtaken_write_that_is_said_to_have_failed: "hermes/overtaken-fails";
     a_write_that_is_executed_again: "hermes/no-record";
     an_acknowledgement_before_the_version_is_durable: "now/Ack" with RESTLESS, at 63;
     // Epochs.
-    a_member_that_was_whole_once: "hermes/whole-before" with RESTLESS;
+    a_shadow_that_serves: "hermes/shadow-reads";
+    a_lease_that_outlives_its_epoch: "hermes/promise-while-leased";
+}
+
+/// It starts whole, and reads what is older than what the others read.
+#[test]
+fn a_member_that_was_whole_once() {
+    let disagree = |checker: &str| checker == "key_agreement";
+    crate::assert_caught_by("hermes", "hermes/whole-before", RESTLESS, 3, crate::PASSING, 0, disagree);
+}
+
+/// It is committed later, when all who have the other are lost.
+#[test]
+fn an_overtaken_write_that_is_said_to_have_failed() {
+    let text = trace!("hermes", "overtaken-write-that-is-committed");
+    let fails = |text: &str| text.contains("p1 #3 = Error") && text.contains("p3 #5 = Value(Some(b\"red\"))");
+    crate::assert_goes_wrong("hermes", "hermes/overtaken-fails", text, fails);
+}
+
+/// All have acknowledged it, and its coordinator has lost it.
+#[test]
+fn a_version_that_is_sent_before_it_is_durable() {
+    let text = trace!("hermes", "version-that-is-not-durable");
+    let is_stale = |text: &str| text.contains("p3 #2 = Done") && text.contains("= Value(Some(b\"blue\"))");
+    crate::assert_goes_wrong("hermes", "now/Inv", text, is_stale);
+}
+
+/// Who has given it forgets it, and another epoch begins with its help, which is not the last one.
+#[test]
+fn a_promise_that_is_given_before_it_is_durable() {
+    let text = trace!("hermes", "promise-that-is-not-durable");
+    let is_stale = |text: &str| text.contains("p3 #3 = Value(Some(b\"blue\"))");
+    crate::assert_goes_wrong("hermes", "now/Promise", text, is_stale);
+}
+
+/// The others promise it a ballot in vain, and wait for an epoch that it cannot begin.
+#[test]
+fn a_ballot_of_a_candidate_whose_disk_hangs() {
+    let text = trace!("hermes", "ballot-of-a-disk-that-hangs");
+    let disturbs = |text: &str| !text.contains("r2 leader leader r2");
+    crate::assert_goes_wrong("hermes", "now/Prepare", text, disturbs);
+}
+
+#[test]
+fn a_lease_that_is_promised_before_its_epoch_is_durable() {
+    let text = trace!("hermes", "lease-of-an-epoch-that-is-not-durable");
+    let reads_before_sync = |text: &str| {
+        let before = text.split("sync r2").next().expect("it begins");
+        before.contains("r3 leader leader r3 ballot 2.3 committed 0 applied 0 lease")
+    };
+    crate::assert_goes_wrong("hermes", "now/Renew", text, reads_before_sync);
+}
+
+/// It answers the owner, so it is waited for.
+#[test]
+fn a_sign_of_life_of_a_member_whose_disk_hangs() {
+    let text = trace!("hermes", "member-whose-disk-hangs");
+    let waits = |text: &str| !text.contains("p1 #1 = Done");
+    crate::assert_goes_wrong("hermes", "now/HeartbeatReply", text, waits);
 }
 
 /// Acknowledgements of an earlier epoch: whoever gave one has adopted another version since, which is replayed.
