@@ -105,8 +105,6 @@ pub enum Message {
     Fetch {
         /// The ballot of the epoch.
         ballot: Ballot,
-        /// Drawn by this life of the shadow.
-        life: u64,
         /// After this key; `None`: from the first.
         after: Option<Key>,
     },
@@ -114,8 +112,6 @@ pub enum Message {
     Page {
         /// The ballot of the epoch.
         ballot: Ballot,
-        /// As it was asked.
-        life: u64,
         /// As it was asked.
         after: Option<Key>,
         /// In order.
@@ -141,8 +137,8 @@ wire_enum!(Message {
     13 => Inv { ballot, versions },
     14 => Ack { ballot, acks },
     15 => Val { ballot, keys },
-    16 => Fetch { ballot, life, after },
-    17 => Page { ballot, life, after, versions, last },
+    16 => Fetch { ballot, after },
+    17 => Page { ballot, after, versions, last },
 });
 
 /// A member has a version, durably.

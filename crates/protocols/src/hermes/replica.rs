@@ -211,9 +211,9 @@ impl Machine for Replica {
             Message::Inv { versions, .. } if both_live => self.on_inv(from, versions, cx),
             Message::Ack { acks, .. } if both_live => self.on_acks(from, acks, cx),
             Message::Val { keys, .. } if both_live => self.on_val(keys, cx),
-            Message::Fetch { life, after, .. } if both_live => self.on_fetch(from, life, after, cx),
-            Message::Page { life, after, versions, last, .. } if both_live => {
-                self.on_page(from, (life, after), versions, last, cx);
+            Message::Fetch { after, .. } if both_live => self.on_fetch(from, after, cx),
+            Message::Page { after, versions, last, .. } if both_live => {
+                self.on_page(from, after.as_ref(), versions, last, cx);
             }
             // Of one that is not live, or of an epoch of which it is not known here who is.
             Message::Inv { .. } | Message::Ack { .. } | Message::Val { .. } => {}

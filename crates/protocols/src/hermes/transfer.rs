@@ -3,9 +3,13 @@
 //! written meanwhile it hears of itself.
 //!
 //! Where nobody is whole, the owner asks all who are live, a majority: somebody among them has what was committed.
+//!
+//! A page may come late, as the answer to an earlier life of the shadow. It is as good as another of this epoch: its
+//! sender was whole when it made it, so it has what was committed before the epoch; and what is committed in the epoch
+//! the shadow has acknowledged, in whichever life, and so has.
 
 use quorate_blocks::prefix_log::RETRANSMIT;
-use quorate_core::{Context, Fact, NodeId, Time, mutation};
+use quorate_core::{Context, Fact, NodeId, Time};
 use quorate_store::Key;
 
 use super::keys::Version;
@@ -18,8 +22,6 @@ const TRIES: u32 = 8;
 /// What a shadow is waiting for.
 #[derive(Debug)]
 pub struct Transfer {
-    /// Drawn when it began: an answer to another life must not count.
-    life: u64,
     /// Who has yet to be asked; the last one is.
     sources: Vec<NodeId>,
     after: Option<Key>,
@@ -43,8 +45,7 @@ impl Replica {
         if sources.is_empty() && !gathers {
             return;
         }
-        let life = cx.random().u64();
-        self.transfer = Some(Transfer { life, sources, after: None, asked: cx.now(), tries: 0 });
+        self.transfer = Some(Transfer { sources, after: None, asked: cx.now(), tries: 0 });
         self.fetch(cx);
     }
 
@@ -53,7 +54,7 @@ impl Replica {
         let Some(transfer) = &mut self.transfer else { return };
         let Some(source) = transfer.sources.last() else { return self.become_whole(cx) };
         transfer.asked = cx.now();
-        cx.send(*source, Message::Fetch { ballot, life: transfer.life, after: transfer.after.clone() });
+        cx.send(*source, Message::Fetch { ballot, after: transfer.after.clone() });
     }
 
     /// Messages may be lost, and sources.
@@ -69,26 +70,25 @@ impl Replica {
         }
     }
 
-    pub(super) fn on_fetch(&self, from: NodeId, life: u64, after: Option<Key>, cx: &mut Context<'_, Self>) {
+    pub(super) fn on_fetch(&self, from: NodeId, after: Option<Key>, cx: &mut Context<'_, Self>) {
         let gathers = self.whole.is_empty() && self.promised.node() == Some(from);
         if !self.serves() && !gathers {
             return;
         }
         let (versions, last) = self.keys.page(after.as_ref(), self.config.page);
-        cx.send(from, Message::Page { ballot: self.promised, life, after, versions, last });
+        cx.send(from, Message::Page { ballot: self.promised, after, versions, last });
     }
 
     pub(super) fn on_page(
         &mut self,
         from: NodeId,
-        (life, after): (u64, Option<Key>),
+        after: Option<&Key>,
         versions: Vec<Version>,
         last: bool,
         cx: &mut Context<'_, Self>,
     ) {
         let Some(transfer) = &mut self.transfer else { return };
-        let is_mine = transfer.life == life || mutation::active("hermes/any-page");
-        if !is_mine || transfer.sources.last() != Some(&from) || transfer.after != after {
+        if transfer.sources.last() != Some(&from) || transfer.after.as_ref() != after {
             return;
         }
         (transfer.after, transfer.tries) = (versions.last().map(|version| version.key.clone()), 0);
