@@ -301,6 +301,12 @@ pub enum CommandError {
     /// No one group has all that the command is about ([`Partition`](crate::Partition)).
     #[error("no one group has all that the command is about")]
     SeveralGroups,
+    /// The value would be larger than this protocol replicates.
+    #[error("the value would be larger than the {bytes} bytes that this protocol replicates")]
+    AboveLimit {
+        /// The most that a value may take, with what is kept beside it.
+        bytes: u64,
+    },
 }
 wire_enum!(CommandError {
     0 => WrongType, 1 => NotInteger, 2 => FieldNotInteger, 3 => NotFloat, 4 => Overflow, 5 => NotFinite,
@@ -308,4 +314,5 @@ wire_enum!(CommandError {
     10 => TooMuch, 11 => PatternTooLong, 12 => NoRoom, 13 => DataLimit, 14 => BelowData { bytes }, 15 => Unordered,
     16 => DiskFull { node },
     17 => NoSuchPassword, 18 => AllKeysAlready, 19 => TooManyUsers, 20 => SeveralGroups,
+    21 => AboveLimit { bytes },
 });

@@ -434,6 +434,13 @@ fn error_text(error: CommandError) -> Cow<'static, str> {
         }
         CommandError::Unordered => UNORDERED,
         CommandError::SeveralGroups => SEVERAL_GROUPS,
+        CommandError::AboveLimit { bytes } => {
+            return format!(
+                "ERR the value would take more than {bytes} bytes, the most that this protocol replicates, since it \
+                 sends a key whole with each write: write less, or choose a protocol with a log, such as multipaxos"
+            )
+            .into();
+        }
         CommandError::DiskFull { node } => return format!("READONLY disk nearly full on node {node}").into(),
     })
 }

@@ -378,7 +378,7 @@ text_enum!(CommandError {
     "no-room" => NoRoom, "data-limit" => DataLimit, "below-data" => BelowData { bytes }, "unordered" => Unordered,
     "disk-full" => DiskFull { node },
     "no-such-password" => NoSuchPassword, "all-keys-already" => AllKeysAlready, "too-many-users" => TooManyUsers,
-    "several-groups" => SeveralGroups,
+    "several-groups" => SeveralGroups, "above-limit" => AboveLimit { bytes },
 });
 
 text_enum!(Reply {

@@ -229,9 +229,15 @@ pub fn compile(
 /// Replies whose reasons the model does not know, and conditions whose outcome nobody knows.
 pub fn check_reply(action: &Action, reply: Option<&Reply>) -> Result<(), &'static str> {
     match (action, reply) {
-        (_, Some(Reply::Error(CommandError::TooLarge | CommandError::Malformed | CommandError::NoRoom))) => {
-            Err("limits of size are not modelled")
-        }
+        (
+            _,
+            Some(Reply::Error(
+                CommandError::TooLarge
+                | CommandError::AboveLimit { .. }
+                | CommandError::Malformed
+                | CommandError::NoRoom,
+            )),
+        ) => Err("limits of size are not modelled"),
         // It was executed, with a reply that nobody knows.
         (action, Some(Reply::NotRetained)) => check_reply(action, None),
         (Action::Batch { actions, .. }, Some(Reply::Batch(Some(replies)))) => {

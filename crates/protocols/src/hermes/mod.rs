@@ -119,7 +119,7 @@ impl Protocol for Hermes {
     }
 }
 
-/// The largest key with its value, in bytes.
+/// The largest value with what the store keeps beside it, in bytes.
 const VALUE_LIMIT: usize = (1 << 20) + 256;
 /// Reads that may wait for leases; further ones are asked for again.
 const MAX_WAITING: usize = 1 << 16;

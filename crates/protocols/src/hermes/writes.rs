@@ -180,7 +180,8 @@ impl Replica {
                     let after = keys.store().image(key);
                     if after.as_ref().is_some_and(|after| after.len() > VALUE_LIMIT) {
                         keys.restore(key, image.as_ref());
-                        reply = Reply::Error(CommandError::TooLarge).encoded();
+                        let bytes = VALUE_LIMIT as u64;
+                        reply = Reply::Error(CommandError::AboveLimit { bytes }).encoded();
                     } else {
                         image = after;
                     }

@@ -95,7 +95,7 @@ fn member(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     }
     let change = if cancels { Manage::CancelChange } else { change(args.from(2))? };
     if !call.node.can_regroup() {
-        return Err(fixed(call, "ERR this protocol does not change its group while it runs"));
+        return Err(fixed(call, "ERR this protocol does not change its group while it runs; raft does"));
     }
     check_known(&change, call)?;
     Ok(Step::Manage(change.to_bytes()))

@@ -1,0 +1,203 @@
+//! Hermes by real processes: whoever is killed or stands still, what clients see is linearizable; and what it cannot do
+//! is refused with what can.
+
+#[path = "support/load.rs"]
+mod load;
+mod support;
+
+use std::process::Command;
+
+use load::Load;
+use support::{Cluster, Connection, Node, Resp, request, wait_for};
+
+fn ok() -> Resp {
+    Resp::Simple("OK".into())
+}
+
+/// One write that is answered.
+fn set(node: &Node, key: &str, value: &str) {
+    wait_for("a write", || {
+        let mut connection = Connection::open(&node.resp).ok()?;
+        let reply = connection.call(&[b"SET", key.as_bytes(), value.as_bytes()]).ok()?;
+        (reply == ok()).then_some(())
+    });
+}
+
+/// Everybody is live and has everything, as everybody sees it.
+fn wait_until_whole(cluster: &Cluster) {
+    let whole = |node: &Node| {
+        let role = node.status()?["role"].as_str()?.to_owned();
+        ["leader", "live"].contains(&role.as_str()).then_some(())
+    };
+    cluster.nodes.iter().for_each(|node| wait_for("a member to have everything", || whole(node)));
+}
+
+/// The epoch that a node is in.
+fn epoch(node: &Node) -> String {
+    wait_for("a status", || Some(node.status()?["ballot"].as_str()?.to_owned()))
+}
+
+#[test]
+fn kills_and_pauses_of_any_member_lose_nothing_and_show_nothing_stale() {
+    let mut cluster = Cluster::start(3, "hermes");
+    let load = Load::start((0..9).map(|id| vec![cluster.nodes[id % 3].resp.clone()]));
+    load.progress(500);
+    for node in 0..3 {
+        cluster.nodes[node].kill();
+        set(&cluster.nodes[(node + 1) % 3], "probe", "x");
+        load.progress(200);
+        cluster.nodes[node].start();
+        cluster.nodes[node].wait_until_serving();
+    }
+    // The owner of the epoch, and one that owns none.
+    for next in 0..2 {
+        wait_until_whole(&cluster);
+        let node = (cluster.leader() + next) % 3;
+        cluster.nodes[node].pause();
+        set(&cluster.nodes[(node + 1) % 3], "probe", "x");
+        load.progress(200);
+        cluster.nodes[node].resume();
+        cluster.nodes[node].wait_until_serving();
+    }
+    cluster.nodes.iter_mut().for_each(|node| node.kill());
+    cluster.nodes.iter_mut().for_each(|node| node.start());
+    cluster.nodes.iter().for_each(|node| node.wait_until_serving());
+    load.progress(200);
+    load.check(&cluster.nodes);
+}
+
+/// Reads that were asked while it stood still, behind a write that was answered elsewhere.
+#[test]
+fn a_reader_that_stood_still_while_an_epoch_began_without_it_shows_nothing_stale() {
+    let cluster = Cluster::start(3, "hermes");
+    let load = Load::start((0..6).map(|id| vec![cluster.nodes[id % 3].resp.clone()]));
+    load.progress(100);
+    for round in 0..4 {
+        wait_until_whole(&cluster);
+        // The owner of the epoch, and others.
+        let paused = (cluster.leader() + round % 3) % 3;
+        let (reader, other) = (&cluster.nodes[paused], &cluster.nodes[(paused + 1) % 3]);
+        let (old, new) = (format!("{round}.old"), format!("{round}.new"));
+        set(other, "watched", &old);
+        let mut late: Vec<_> = (0..8).map(|_| Connection::open(&reader.resp).unwrap()).collect();
+        for connection in &mut late {
+            assert_eq!(connection.call(&[b"GET", b"watched"]).unwrap(), Resp::Bulk(old.clone().into()));
+        }
+        let before = epoch(other);
+        reader.pause();
+        set(other, "watched", &new);
+        assert_ne!(epoch(other), before, "it takes another epoch to write without the reader");
+        for connection in &mut late {
+            connection.send(&request(&[b"GET", b"watched"]).repeat(50)).unwrap();
+        }
+        reader.resume();
+        for connection in &mut late {
+            for _ in 0..50 {
+                match connection.reply().unwrap() {
+                    Resp::Error(text) => assert!(text.starts_with("CLUSTERDOWN"), "{text}"),
+                    shown => assert_eq!(shown, Resp::Bulk(new.clone().into()), "round {round}"),
+                }
+            }
+        }
+        load.progress(100);
+    }
+    load.check(&cluster.nodes);
+}
+
+#[test]
+fn what_is_not_about_one_key_is_refused_with_its_name_and_a_protocol_that_can() {
+    let cluster = Cluster::start(3, "hermes");
+    let mut connection = Connection::open(&cluster.nodes[1].resp).unwrap();
+    let mut call = |line: &str| {
+        let words: Vec<_> = line.split(' ').map(str::as_bytes).collect();
+        connection.call(&words).unwrap()
+    };
+    assert_eq!(call("SET a 1"), ok());
+    for (line, name) in [
+        ("MGET a b", "MGET"),
+        ("MSET a 1 b 2", "MSET"),
+        ("MSETNX a 1 b 2", "MSETNX"),
+        ("DEL a b", "DEL"),
+        ("UNLINK a b", "UNLINK"),
+        ("EXISTS a b", "EXISTS"),
+        ("TOUCH a b", "TOUCH"),
+        ("SCAN 0", "SCAN"),
+        ("KEYS *", "KEYS"),
+        ("DBSIZE", "DBSIZE"),
+        ("FLUSHALL", "FLUSHALL"),
+        ("FLUSHDB", "FLUSHDB"),
+        ("RANDOMKEY", "RANDOMKEY"),
+        ("ACL SETUSER ann on", "ACL SETUSER"),
+        ("CONFIG SET feature-level 2", "CONFIG SET"),
+        ("QUORATE BACKUP BEGIN", "QUORATE BACKUP"),
+    ] {
+        let Resp::Error(said) = call(line) else { panic!("{line} is not refused") };
+        for part in [name, "hermes", "such as multipaxos"] {
+            assert!(said.contains(part), "{line}: {part} is not in {said}");
+        }
+    }
+    assert_eq!((call("MULTI"), call("SET a 2"), call("SET b 2")), (ok(), queued(), queued()));
+    let Resp::Error(said) = call("EXEC") else { panic!("it is not refused") };
+    assert!(said.contains("EXEC") && said.contains("such as multipaxos"), "{said}");
+    assert_eq!((call("MULTI"), call("INCR a"), call("GET a")), (ok(), queued(), queued()));
+    let both = vec![Resp::Integer(2), Resp::Bulk(b"2".to_vec())];
+    assert_eq!(call("EXEC"), Resp::Array(both), "all on one key");
+    assert_eq!(call("DEL a"), Resp::Integer(1));
+}
+
+fn queued() -> Resp {
+    Resp::Simple("QUEUED".into())
+}
+
+#[test]
+fn a_value_above_one_mebibyte_is_refused_and_the_key_stays_as_it_was() {
+    let cluster = Cluster::start(3, "hermes");
+    let mut connection = Connection::open(&cluster.nodes[2].resp).unwrap();
+    let most = vec![b'v'; 1 << 20];
+    assert_eq!(connection.call(&[b"SET", b"k", &most]).unwrap(), ok());
+    let larger = vec![b'w'; 2 << 20];
+    for words in
+        [&[&b"SET"[..], b"k", &larger][..], &[b"APPEND", b"k", &most], &[b"HSET", b"h", b"f", &larger]]
+    {
+        let Resp::Error(said) = connection.call(words).unwrap() else { panic!("it is not refused") };
+        assert!(said.contains("1048832 bytes") && said.contains("such as multipaxos"), "{said}");
+    }
+    assert_eq!(connection.call(&[b"GET", b"k"]).unwrap(), Resp::Bulk(most));
+    assert_eq!(connection.call(&[b"HLEN", b"h"]).unwrap(), Resp::Integer(0));
+}
+
+#[test]
+fn members_do_not_change_and_a_disk_is_needed() {
+    let mut cluster = Cluster::start(3, "hermes");
+    let words = ["member", "add", "4=127.0.0.1:1", "--endpoints", &cluster.nodes[0].resp];
+    let run = Command::new(env!("CARGO_BIN_EXE_quorate")).args(words).output().unwrap();
+    let said = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert!(
+        !run.status.success() && said.contains("does not change its group while it runs; raft does"),
+        "{said}"
+    );
+    let users = cluster.nodes[0].data.with_extension("users");
+    std::fs::write(&users, "user default on nopass ~* +@all\n").unwrap();
+    for (flags, part) in [
+        (&["--node-id", "4", "--join"][..], "--join needs a protocol that does, such as raft"),
+        (&["--durability", "none"], "--durability none would lose acknowledged writes"),
+        (
+            &["--users", users.to_str().unwrap()],
+            "choose a protocol that orders all writes, such as multipaxos",
+        ),
+    ] {
+        let mut node = cluster.twin(0);
+        node.data.set_extension("refused");
+        let data = node.data.display().to_string();
+        node.set("--data-dir", &data);
+        for flag in flags.chunks(2) {
+            match flag {
+                [name, value] => node.set(name, value),
+                name => node.args.extend(name.iter().map(|name| (*name).to_owned())),
+            }
+        }
+        let (code, said) = node.run_to_end();
+        assert!(code == Some(2) && said.contains("hermes") && said.contains(part), "{code:?}: {said}");
+    }
+    cluster.nodes.iter_mut().for_each(|node| assert!(node.terminate().success()));
+}
