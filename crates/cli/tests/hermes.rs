@@ -104,6 +104,32 @@ fn a_reader_that_stood_still_while_an_epoch_began_without_it_shows_nothing_stale
     load.check(&cluster.nodes);
 }
 
+/// The owner of the epoch, and then another: it hears everything, and acknowledges nothing.
+#[test]
+fn a_member_whose_disk_hangs_is_left_out_and_comes_back_with_what_was_written_meanwhile() {
+    let mut cluster = Cluster::prepare(3, "hermes", &[]);
+    let hangs: Vec<_> = cluster.nodes.iter().map(|node| node.data.with_extension("hangs")).collect();
+    for (node, file) in cluster.nodes.iter_mut().zip(&hangs) {
+        node.start_with_disk_that_hangs_while(file);
+    }
+    cluster.nodes.iter().for_each(|node| node.wait_until_serving());
+    for next in 0..2 {
+        wait_until_whole(&cluster);
+        let hung = (cluster.leader() + next) % 3;
+        std::fs::write(&hangs[hung], "").unwrap();
+        for count in 0..20 {
+            set(&cluster.nodes[(hung + 1 + count % 2) % 3], "k", &format!("{next}.{count}"));
+        }
+        std::fs::remove_file(&hangs[hung]).unwrap();
+        let mut late = Connection::open(&cluster.nodes[hung].resp).unwrap();
+        let read = wait_for("a read where the disk hung", || match late.call(&[b"GET", b"k"]).unwrap() {
+            Resp::Error(_) => None,
+            value => Some(value),
+        });
+        assert_eq!(read, Resp::Bulk(format!("{next}.19").into()));
+    }
+}
+
 #[test]
 fn what_is_not_about_one_key_is_refused_with_its_name_and_a_protocol_that_can() {
     let cluster = Cluster::start(3, "hermes");
