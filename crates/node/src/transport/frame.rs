@@ -110,6 +110,9 @@ pub struct Frame {
 pub struct Reader {
     /// What has come of a message that is not whole yet, by class.
     unfinished: [Option<BytesMut>; 2],
+    /// Bytes of the last message of several frames, by class: so much room has the next one from the beginning.
+    /// To grow with each frame costs more than all else that is done with it here.
+    usual: [usize; 2],
     /// Echoes that have come in and were not taken.
     echoes: Vec<Echo>,
 }
@@ -125,7 +128,8 @@ impl Reader {
                 self.echoes.push(echo.map_err(|_| FrameError::Echo)?);
                 continue;
             }
-            let unfinished = &mut self.unfinished[usize::from(flags & BULK)];
+            let class = usize::from(flags & BULK);
+            let unfinished = &mut self.unfinished[class];
             let continues = flags & CONTINUES != 0;
             if unfinished.is_some() != continues {
                 return Err(if continues { FrameError::Continues } else { FrameError::Begins });
@@ -134,7 +138,8 @@ impl Reader {
                 return Err(FrameError::Endless { limit });
             }
             if flags & MORE != 0 {
-                unfinished.get_or_insert_default().extend_from_slice(&piece);
+                let room = self.usual[class].max(2 * FRAME);
+                unfinished.get_or_insert_with(|| BytesMut::with_capacity(room)).extend_from_slice(&piece);
                 continue;
             }
             let mut ends = Decoder::new(piece.split_off(piece.len() - ENDS));
@@ -145,6 +150,7 @@ impl Reader {
                 None => piece,
                 Some(mut whole) => {
                     whole.extend_from_slice(&piece);
+                    self.usual[class] = whole.len();
                     whole.freeze()
                 }
             };
