@@ -9,6 +9,7 @@
 //! | [`ballot`], [`quorum`] | numbers with an owner; counting votes |
 //! | [`laggards`] | replicas that are there and do not vote |
 //! | [`election`] | when to suspect a leader |
+//! | [`epochs`] | who of a group takes part, decided anew when one has failed |
 //! | [`membership`] | who is in the group, and how that changes |
 //! | [`writes`] | which keys are written by what is not executed yet |
 //! | [`leases`] | promises not to support anybody else for a while, by clocks whose rates are bounded |
@@ -33,6 +34,7 @@ pub mod catchup;
 pub mod clients;
 pub mod coding;
 pub mod election;
+pub mod epochs;
 pub mod instance;
 pub mod laggards;
 pub mod leases;

@@ -6,7 +6,7 @@
 //! tail for all of them: up to where everything is committed (the paper's *version query*). They are answered from the
 //! state that has executed that.
 //!
-//! A reader believes leases, as a tail that answers alone does (or asks afterwards, `eager.rs`). So nothing is
+//! A reader believes leases, as a tail that answers alone does (or asks afterwards). So nothing is
 //! committed in a later epoch when it takes a read up, and what is committed in its own has been in its log before: a
 //! clean key is what the tail has committed. The tail's answer is of the same epoch, and later than the read; whatever
 //! was acknowledged before the read is in it.
@@ -18,7 +18,6 @@ use quorate_blocks::writes::{Writes, Written};
 use quorate_core::{Context, NodeId, Random, mutation};
 
 use super::Message;
-use super::eager::EagerReads;
 use super::replica::Replica;
 
 /// What a member needs to answer reads without being the tail.
@@ -86,14 +85,14 @@ impl Replica {
         let (Some(apportioned), Some(tail)) = (&mut self.apportioned, self.chain.last()) else { return };
         apportioned.asked.add_pending(dirty);
         if let Some(id) = apportioned.asked.close(usize::MAX) {
-            cx.send(*tail, Message::VersionQuery { ballot: self.promised, id });
+            cx.send(*tail, Message::VersionQuery { ballot: self.epochs.promised, id });
         }
     }
 
     /// As the tail. One that was restarted does not know before it is in its place what it has committed.
     pub(super) fn on_version_query(&self, from: NodeId, id: u64, cx: &mut Context<'_, Self>) {
         if self.is_tail() && self.is_complete() {
-            let (ballot, committed) = (self.promised, self.log.committed);
+            let (ballot, committed) = (self.epochs.promised, self.log.committed);
             cx.send(from, Message::VersionReply { ballot, id, committed });
         }
     }
@@ -110,14 +109,11 @@ impl Replica {
     /// Answers reads for which the tail's answer is executed.
     pub(super) fn serve_placed(&mut self) {
         let Some(ApportionedReads { placed, .. }) = &mut self.apportioned else { return };
-        while let Some((_, reads)) = placed.take_executed(self.log.state.applied()) {
-            for read in reads.held {
-                match &mut self.eager {
-                    Some(eager) => eager.execute(read, &self.log.state),
-                    None => self.intake.on_read_now(read, &self.log.state),
-                }
-            }
+        let mut reads = Vec::new();
+        while let Some((_, executed)) = placed.take_executed(self.log.state.applied()) {
+            reads.extend(executed.held);
         }
+        reads.into_iter().for_each(|read| self.answer_now(read));
     }
 
     /// The epoch ends: what a tail has said in it tells nothing of the next one.
@@ -125,6 +121,5 @@ impl Replica {
         if let Some(ApportionedReads { asked, placed, .. }) = &mut self.apportioned {
             self.reads.extend(asked.take_all().into_iter().chain(placed.take_all()));
         }
-        self.reads.extend(self.eager.iter_mut().flat_map(EagerReads::take_all));
     }
 }

@@ -1,15 +1,16 @@
 //! What a driver asks of a replica: what is to be saved, a read without a client, its status.
 
 use bytes::Bytes;
+use quorate_blocks::epochs::Role;
 use quorate_blocks::walls::Own;
 use quorate_core::{Context, Instant, PeerStatus, Salvaged, Saved, Status};
 
-use super::replica::{Replica, Role};
-use super::{Readers, Reads, Record};
+use super::replica::Replica;
+use super::{Readers, Record};
 
 impl quorate_core::Replica for Replica {
     fn save(&self) -> Saved<Record> {
-        let records = std::iter::once(Record::Promised(self.promised)).chain(self.log.records());
+        let records = std::iter::once(Record::Promised(self.epochs.promised)).chain(self.log.records());
         Saved { restarted: true, snapshot: Some(self.log.state.freeze()), records: records.collect() }
     }
 
@@ -38,48 +39,49 @@ impl quorate_core::Replica for Replica {
     }
 
     fn status(&self, at: Instant) -> Status {
-        let follows = self.head().filter(|_| self.is_head() || self.monitor.has_leader(at.now));
-        let (role, peers) = match &self.role {
-            Role::Head(head) => {
-                let peer = |node| {
-                    let heard = head.heard(node);
-                    let lag = self.log.committed.saturating_sub(heard.map_or(0, |(_, durable)| durable));
-                    let heard_ms = heard.map(|(heard, _)| at.now.since(heard).as_millis() as u64);
-                    PeerStatus { node, lag, heard_ms }
-                };
-                ("leader", self.members.voters.without(self.me).iter().map(peer).collect())
-            }
-            Role::Polling(_) | Role::Candidate(_) => ("candidate", Vec::new()),
-            Role::Member if self.is_tail() => ("tail", Vec::new()),
-            Role::Member if self.chain.contains(&self.me) => ("middle", Vec::new()),
-            Role::Member => ("outside", Vec::new()),
+        let follows = self.head().filter(|_| self.is_head() || self.epochs.monitor.has_leader(at.now));
+        let mut peers = Vec::new();
+        if let Some(head) = &self.leading {
+            let peer = |node| {
+                let lag = self.log.committed.saturating_sub(head.durable(node));
+                let heard = self.epochs.heard(node);
+                let heard_ms = heard.map(|heard| at.now.since(heard).as_millis() as u64);
+                PeerStatus { node, lag, heard_ms }
+            };
+            peers.extend(self.epochs.members.voters.without(self.me).iter().map(peer));
+        }
+        let role = match self.epochs.role() {
+            Role::Owner(_) => "leader",
+            Role::Polling(_) | Role::Candidate(_) => "candidate",
+            Role::Member if self.is_tail() => "tail",
+            Role::Member if self.chain.contains(&self.me) => "middle",
+            Role::Member => "outside",
         };
         let now = at.now;
-        let until = self.leases.held(&self.members, now);
         let chain: Vec<_> = self.chain.iter().map(ToString::to_string).collect();
         let mut status = Status {
             role,
             leader: follows,
-            ballot: self.promised.to_string(),
+            ballot: self.epochs.promised.to_string(),
             committed: self.log.committed,
             applied: self.log.state.applied(),
             lease: self.may_read(now),
-            reads: match (self.config.reads, self.config.readers) {
-                (Reads::EagerAlr, _) => "eager-alr",
-                (Reads::Lease, _) if self.may_read(now) => "lease",
-                (Reads::Lease, Readers::Tail) => "at the tail",
-                (Reads::Lease, Readers::All) => "in the chain",
+            reads: match self.config.readers {
+                _ if self.epochs.eager.is_some() => "eager-alr",
+                _ if self.may_read(now) => "lease",
+                Readers::Tail => "at the tail",
+                Readers::All => "in the chain",
             },
             peers,
             samples: self.log.state.samples().into(),
             facts: vec![("chain", chain.join(" "))],
         };
-        if let Role::Head(_) = self.role {
+        if self.is_head() {
             let own = Own { me: self.me, wall: at.wall, now };
-            self.walls.tell(own, &|wall| self.members.reached(wall), &mut status);
+            self.walls.tell(own, &|wall| self.epochs.members.reached(wall), &mut status);
         }
-        let until = until.filter(|_| self.is_reader());
-        let samples = self.leases.samples(until, now);
+        let until = self.epochs.leased_until(now).filter(|_| self.is_reader());
+        let samples = self.epochs.leases.samples(until, now);
         status.samples.extend(samples);
         status
     }

@@ -7,10 +7,10 @@
 //! missed as any other.
 
 use quorate_blocks::clients::PendingRead;
-use quorate_core::{Context, NodeId, NodeSet, Time};
+use quorate_core::{Context, NodeId, Time};
 
 use super::Message;
-use super::replica::{Replica, Role};
+use super::replica::Replica;
 
 impl Replica {
     /// As the head: what operators ask for.
@@ -26,44 +26,44 @@ impl Replica {
 
     /// This member is about to stop: others are to take its place before it is missed.
     pub(super) fn leave(&mut self, cx: &mut Context<'_, Self>) {
-        self.draining = true;
+        self.epochs.draining = true;
         if self.is_head() {
             self.hand_over(None, None, cx.now());
         } else if let Some(head) = self.head().filter(|_| self.chain.contains(&self.me)) {
-            cx.send(head, Message::Leave { ballot: self.promised });
+            cx.send(head, Message::Leave { ballot: self.epochs.promised });
             // Nobody need wait for the end of its leases.
-            self.give_leases_back(cx);
+            self.epochs.give_leases_back(cx);
         }
     }
 
     /// Lets another be the head: that one, or whoever has most of the log.
     fn hand_over(&mut self, to: Option<NodeId>, waiting: Option<PendingRead>, now: Time) {
         let limit = self.config.timeouts.election;
-        let Role::Head(head) = &mut self.role else { return };
-        let near = self.members.voters.without(self.me).iter().filter_map(|node| {
-            let (heard, durable) = head.heard(node)?;
-            (now.since(heard) < limit).then_some((node, durable))
+        let Some(head) = &mut self.leading else { return };
+        let near = self.epochs.members.voters.without(self.me).iter().filter_map(|node| {
+            let heard = self.epochs.heard(node)?;
+            (now.since(heard) < limit).then_some((node, head.durable(node)))
         });
         let near: Vec<_> = near.collect();
-        head.handing.begin(&self.members, near, (to, waiting), now, &mut self.intake);
+        head.handing.begin(&self.epochs.members, near, (to, waiting), now, &mut self.intake);
     }
 
     /// The other has everything, or cannot be waited for any longer.
     fn hand_over_if_due(&mut self, cx: &mut Context<'_, Self>) {
         let last = self.log.entries.last().0;
         let limit = self.config.timeouts.election;
-        let Role::Head(head) = &mut self.role else { return };
+        let Some(head) = &mut self.leading else { return };
         let Some(to) = head.handing.target() else { return };
         let linked = self.links.peers.get(&to).is_some_and(|peer| peer.matched >= last);
-        let complete = linked || head.heard(to).is_some_and(|(_, durable)| durable >= last);
+        let complete = linked || head.durable(to) >= last;
         if !head.handing.end_if_due(complete, limit, cx.now(), &mut self.intake) {
             return;
         }
-        if complete || self.draining {
-            let (others, leaves) = (self.members.voters.without(self.me), self.draining);
-            cx.send_all(others, Message::HandOver { ballot: self.promised, to, leaves });
+        if complete || self.epochs.draining {
+            let (others, leaves) = (self.epochs.members.voters.without(self.me), self.epochs.draining);
+            cx.send_all(others, Message::HandOver { ballot: self.epochs.promised, to, leaves });
             self.abdicate(cx);
-            self.monitor.forget();
+            self.epochs.monitor.forget();
         }
     }
 
@@ -75,30 +75,24 @@ impl Replica {
         leaves: bool,
         cx: &mut Context<'_, Self>,
     ) {
-        if self.promised.node() != Some(from) || from == self.me {
+        if self.epochs.promised.node() != Some(from) || from == self.me {
             return;
         }
         if leaves {
-            self.leave_out(from, cx.now());
+            self.epochs.leave_out([from].into_iter().collect(), cx.now());
         }
-        self.monitor.forget();
-        if to == self.me && !self.draining {
+        self.epochs.monitor.forget();
+        if to == self.me && !self.epochs.draining {
             self.stand(cx);
         }
     }
 
     /// As the head: a member of the chain is about to stop.
     pub(super) fn on_leave(&mut self, from: NodeId, cx: &mut Context<'_, Self>) {
-        self.leave_out(from, cx.now());
-        if let Role::Head(head) = &mut self.role {
+        self.epochs.leave_out([from].into_iter().collect(), cx.now());
+        if let Some(head) = &mut self.leading {
             head.leaving.insert(from);
             self.review_chain(cx);
         }
-    }
-
-    /// The next chain does without this member, if the others are enough.
-    pub(super) fn leave_out(&mut self, node: NodeId, now: Time) {
-        let limit = 2 * self.config.timeouts.election;
-        self.laggards.review([node].into_iter().collect::<NodeSet>(), |_| false, limit, now);
     }
 }

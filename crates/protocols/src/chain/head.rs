@@ -7,11 +7,10 @@ use bytes::Bytes;
 use quorate_blocks::clients::HandOver;
 use quorate_blocks::laggards::OwnDisk;
 use quorate_blocks::prefix_log::Entry;
-use quorate_blocks::walls::Own;
 use quorate_core::{Context, Fact, NodeId, NodeSet, Time, Wall, mutation};
 
-use super::replica::{Replica, Role, Timer};
-use super::{Message, PIPELINE_BYTES, Reads};
+use super::replica::{Replica, Timer};
+use super::{Message, PIPELINE_BYTES};
 
 /// An epoch lasts for so many election timeouts at least before one is begun to take somebody in.
 const SETTLED: u32 = 4;
@@ -20,8 +19,8 @@ const SETTLED: u32 = 4;
 #[derive(Debug)]
 pub struct Head {
     since: Time,
-    /// When each other member was last heard, and up to where its log is durable.
-    heard: BTreeMap<NodeId, (Time, u64)>,
+    /// Up to where each other member's log is durable.
+    durable: BTreeMap<NodeId, u64>,
     /// When each reader last believed leases of a majority.
     leased: BTreeMap<NodeId, Time>,
     /// Whether what is durable at one member of the chain becomes so at the next.
@@ -37,7 +36,7 @@ impl Head {
     pub(super) fn new(since: Time) -> Head {
         Head {
             since,
-            heard: BTreeMap::new(),
+            durable: BTreeMap::new(),
             leased: BTreeMap::new(),
             links: BTreeMap::new(),
             needs_empty_batch: false,
@@ -46,22 +45,16 @@ impl Head {
         }
     }
 
-    /// When each other member was last heard, and up to where its log is durable.
-    pub(super) fn heard(&self, node: NodeId) -> Option<(Time, u64)> {
-        self.heard.get(&node).copied()
-    }
-
-    /// Whether it was silent for so long.
-    fn is_silent(&self, node: NodeId, limit: Duration, now: Time) -> bool {
-        let heard = self.heard.get(&node).map_or(self.since, |(heard, _)| *heard);
-        now.since(heard) >= limit
+    /// Up to where another's log is durable, as far as it has said.
+    pub(super) fn durable(&self, node: NodeId) -> u64 {
+        self.durable.get(&node).copied().unwrap_or(0)
     }
 }
 
 impl Replica {
     /// Appends an entry of this epoch.
     pub(super) fn append(&mut self, value: Bytes, cx: &mut Context<'_, Self>) {
-        let entry = Entry { term: self.promised.number(), stamp: None, value: value.into() };
+        let entry = Entry { term: self.epochs.promised.number(), stamp: None, value: value.into() };
         self.log.verified = self.log.propose(entry, cx);
     }
 
@@ -70,7 +63,7 @@ impl Replica {
         loop {
             let time = self.time(cx.now(), cx.wall());
             let full = self.log.is_full(self.config.pipeline as u64, PIPELINE_BYTES);
-            let Role::Head(head) = &mut self.role else { return };
+            let Some(head) = &mut self.leading else { return };
             if full
                 || head.handing.target().is_some()
                 || !(self.intake.has_writes() || head.needs_empty_batch)
@@ -86,13 +79,13 @@ impl Replica {
     pub(super) fn on_heartbeat_timer(&mut self, cx: &mut Context<'_, Self>) {
         let now = cx.now();
         let due = self.log.state.wants_slot(self.time(now, cx.wall()));
-        let Role::Head(head) = &mut self.role else { return };
+        let Some(head) = &mut self.leading else { return };
         head.needs_empty_batch |= due;
-        let others = self.members.voters.without(self.me);
-        let (ballot, chain, committed) = (self.promised, self.chain.clone(), self.log.committed);
+        let others = self.epochs.members.voters.without(self.me);
+        let (ballot, chain, committed) = (self.epochs.promised, self.chain.clone(), self.log.committed);
         cx.send_all(others, Message::Heartbeat { ballot, chain, committed, sent: now });
         cx.set_timer(Timer::Heartbeat, self.config.timeouts.heartbeat);
-        self.tend_leases(cx);
+        self.epochs.tend_leases(cx);
         self.review_chain(cx);
     }
 
@@ -104,17 +97,15 @@ impl Replica {
         leased: bool,
         cx: &mut Context<'_, Self>,
     ) {
-        let own = Own { me: self.me, wall: cx.wall(), now: cx.now() };
-        let Role::Head(head) = &mut self.role else { return };
-        let known = head.heard.insert(from, (own.now, durable)).map_or(0, |(_, known)| known);
-        if known > durable {
-            head.heard.insert(from, (own.now, known));
-        }
+        let now = cx.now();
+        let Some(head) = &mut self.leading else { return };
+        let known = head.durable.entry(from).or_default();
+        *known = durable.max(*known);
         if leased {
-            head.leased.insert(from, own.now);
+            head.leased.insert(from, now);
         }
-        let members = &self.members;
-        self.walls.hear(from, (sent, wall), own, &|wall| members.reached(wall));
+        self.epochs.hear(from, now);
+        self.hear_wall(from, (sent, wall), cx);
         // What the whole chain has; the acknowledgement that said so may have been lost.
         if self.chain.contains(&from) {
             self.commit(committed.min(self.links.durable), cx);
@@ -125,41 +116,39 @@ impl Replica {
     /// enough without it, or if one that was outside has caught up.
     pub(super) fn review_chain(&mut self, cx: &mut Context<'_, Self>) {
         let now = cx.now();
-        let limit = 2 * self.config.timeouts.election;
+        let limit = self.epochs.silence();
         let (last, own) = (self.log.entries.last().0, self.links.durable);
         let (alive, unleased) = (self.alive(now), self.readers_without_leases(limit, now));
-        let Role::Head(head) = &mut self.role else { return };
-        let durable = |node: NodeId| head.heard.get(&node).map_or(0, |(_, durable)| *durable);
+        let Some(head) = &mut self.leading else { return };
         let leaves = |node: &NodeId| {
-            let leaves = head.leaving.contains(*node) || unleased.contains(*node);
-            leaves || head.is_silent(*node, limit, now)
+            head.leaving.contains(*node) || unleased.contains(*node) || !alive.contains(*node)
         };
         let mut overdue: NodeSet = self.chain[1..].iter().copied().filter(leaves).collect();
         let hangs = head.links.entry(self.me).or_default().hangs(own, last, limit, now);
         // What the member before has, or the head.
         let mut before = own;
         for &node in &self.chain[1..] {
-            let has = durable(node);
+            let has = head.durable(node);
             if head.links.entry(node).or_default().hangs(has, before, limit, now) && overdue.is_empty() {
                 overdue.insert(node);
             }
             before = has;
         }
-        let settled = now.since(head.since) >= SETTLED * self.config.timeouts.election;
-        let near = |node: NodeId| durable(node) + self.config.pipeline as u64 >= self.log.committed;
+        let settled = self.epochs.lasts(SETTLED, now);
+        let near = |node: NodeId| head.durable(node) + self.config.pipeline as u64 >= self.log.committed;
         // Nobody gets entries past one that holds the others up.
         let waits = !overdue.is_empty() && !mutation::active("chain/near-in-vain");
-        self.laggards.review(overdue, |node| waits || near(node), limit, now);
+        self.epochs.laggards.review(overdue, |node| waits || near(node), limit, now);
         // One that lacks much will do in place of one that holds the others up: nobody gets entries past that one.
         let fit = |node: &NodeId| match self.chain.contains(node) {
             true => !overdue.contains(*node),
-            false => !self.laggards.contains(*node),
+            false => !self.epochs.laggards.contains(*node),
         };
         let fits = alive.iter().filter(&fit).count();
         let others = alive.without(self.me).iter().filter(&fit).count();
         let joins = alive.iter().any(|node| !self.chain.contains(&node) && fit(&node) && near(node));
         let dead = overdue.iter().any(|node| !alive.contains(node));
-        let majority = self.members.voters.majority();
+        let majority = self.epochs.members.voters.majority();
         if hangs || alive.len() < majority || (unleased.contains(self.me) && others >= majority) {
             // Its own disk hangs, it reaches too few, or too slowly: another may do better.
             self.abdicate(cx);
@@ -170,21 +159,18 @@ impl Replica {
 
     /// Whom a head has heard lately, and itself.
     pub(super) fn alive(&self, now: Time) -> NodeSet {
-        let Role::Head(head) = &self.role else { return NodeSet::EMPTY };
-        let limit = 2 * self.config.timeouts.election;
-        let others = self.members.voters.without(self.me);
-        others.iter().filter(|node| !head.is_silent(*node, limit, now)).chain([self.me]).collect()
+        self.epochs.alive(now).iter().chain([self.me]).collect()
     }
 
     /// Readers that have believed no leases of a majority for so long: reads wait for them in vain. The links of one
     /// may be so slow that leases end before they are renewed.
     fn readers_without_leases(&mut self, limit: Duration, now: Time) -> NodeSet {
-        let (readers, is_leased) = (self.readers(), self.is_leased(now));
-        let Role::Head(head) = &mut self.role else { return NodeSet::EMPTY };
+        let (readers, is_leased) = (self.readers(), self.epochs.leased_until(now).is_some());
+        let Some(head) = &mut self.leading else { return NodeSet::EMPTY };
         if is_leased {
             head.leased.insert(self.me, now);
         }
-        if self.config.reads != Reads::Lease || mutation::active("chain/readers-without-leases") {
+        if self.epochs.eager.is_some() || mutation::active("chain/readers-without-leases") {
             return NodeSet::EMPTY;
         }
         let limit = limit.max(self.config.lease.lease);
@@ -194,11 +180,11 @@ impl Replica {
 
     pub(super) fn abdicate(&mut self, cx: &mut Context<'_, Self>) {
         cx.note(|| Fact::Follows);
-        self.role = Role::Member;
+        self.leading = None;
         self.keeps_intake = false;
         self.chain.clear();
         self.links.peers.clear();
         self.intake.retire();
-        self.is_patient(cx);
+        self.epochs.abdicate(cx);
     }
 }

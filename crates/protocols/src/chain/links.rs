@@ -7,10 +7,11 @@
 use std::collections::BTreeMap;
 
 use quorate_blocks::catchup;
+use quorate_blocks::epochs::Role;
 use quorate_blocks::prefix_log::{Append, Entry, Fetched, Progress, RETRANSMIT, Replication, due};
 use quorate_core::{Context, Fact, NodeId, Time, mutation};
 
-use super::replica::{Replica, Role, Timer};
+use super::replica::{Replica, Timer};
 use super::{Message, PIPELINE_BYTES, UPDATE_BYTES};
 
 /// Nothing is known of any successor yet; the own log is the head's of this epoch up to here, durably.
@@ -44,7 +45,7 @@ impl Replica {
                 self.commit(self.log.shared(committed), cx);
             }
             Append::Differs { index, term: index_epoch } => {
-                let (ballot, prev) = (self.promised, prev.0);
+                let (ballot, prev) = (self.epochs.promised, prev.0);
                 cx.send(from, Message::Mismatch { ballot, prev, index, index_epoch });
             }
         }
@@ -65,7 +66,7 @@ impl Replica {
         for node in followers.iter() {
             self.links.peers.entry(node).or_insert_with(|| Progress::new(durable));
         }
-        let (number, own) = (self.promised.number(), self.log.entries.term(durable));
+        let (number, own) = (self.epochs.promised.number(), self.log.entries.term(durable));
         let own = own == Some(number) || mutation::active("chain/commit-earlier-epochs");
         // The last entry of an earlier epoch may be replaced by a head that lacks it, until one of this is behind it.
         if self.is_tail() && own && durable > self.log.committed {
@@ -76,7 +77,7 @@ impl Replica {
 
     /// Sends what was stored, and what is durable, each where it belongs.
     pub(super) fn propagate(&mut self, cx: &mut Context<'_, Self>) {
-        let ballot = self.promised;
+        let ballot = self.epochs.promised;
         if self.links.claim(self.log.verified) {
             cx.send(self.me, Message::Stored { ballot, upto: self.log.verified });
         }
@@ -93,7 +94,7 @@ impl Replica {
 
     /// Sends successors what is durable here.
     fn forward(&mut self, cx: &mut Context<'_, Self>) {
-        let (ballot, committed, now) = (self.promised, self.log.committed, cx.now());
+        let (ballot, committed, now) = (self.epochs.promised, self.log.committed, cx.now());
         let at_once = mutation::active("chain/forward-at-once");
         let upto = if at_once { self.log.verified } else { self.links.durable };
         loop {
@@ -132,8 +133,9 @@ impl Replica {
     /// Messages may be lost: what was not answered is sent again.
     pub(super) fn on_retransmit_timer(&mut self, cx: &mut Context<'_, Self>) {
         self.links.on_retransmit_timer(cx.now());
-        self.solicit(cx);
-        self.repeat_syncs(cx);
+        self.epochs.solicit(self.last(), cx);
+        let discarded = self.epochs.repeat_syncs(cx);
+        self.reads.extend(discarded);
         cx.set_timer(Timer::Retransmit, RETRANSMIT);
     }
 
@@ -155,10 +157,10 @@ impl Replica {
     }
 
     pub(super) fn on_catchup(&mut self, from: NodeId, message: catchup::Message, cx: &mut Context<'_, Self>) {
-        let leads = matches!(self.role, Role::Candidate(_) | Role::Head(_));
+        let leads = matches!(self.epochs.role(), Role::Candidate(_) | Role::Owner(_));
         match self.log.on_catchup(from, message, self.links.peers.get_mut(&from), cx) {
             // Of an epoch that it has not promised yet, it waits for the head.
-            Some(Fetched::State(state)) if !leads && state.origin().term <= self.promised.number() => {
+            Some(Fetched::State(state)) if !leads && state.origin().term <= self.epochs.promised.number() => {
                 self.log.install(*state, &self.config.group, cx);
                 self.forget_writes();
             }

@@ -4,8 +4,10 @@ use bytes::Bytes;
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::leases::lease;
 use quorate_blocks::prefix_log::Entry;
-use quorate_blocks::{catchup, clients, embed_clients, embed_log};
-use quorate_core::{Arrival, Class, NodeId, ProcessId, Release, Time, Wall, wire_enum};
+use quorate_blocks::{catchup, clients, embed_clients, embed_epochs, embed_log, epochs};
+use quorate_core::{Arrival, Class, NodeId, ProcessId, Release, Time, Wall, wire_enum, wire_struct};
+
+use super::Timer;
 
 /// A message. `ballot` is that of the epoch in which it is said; numbers are indexes of the log.
 #[derive(Clone, Debug)]
@@ -16,45 +18,8 @@ pub enum Message {
     Catchup(catchup::Message),
     /// Between acceptors and the tail.
     Lease(lease::Message),
-    /// I miss the head; do you, and has my log what yours has?
-    Poll {
-        /// By the sender's clock; to be repeated in the answer.
-        sent: Time,
-        /// My last entry's index.
-        last_index: u64,
-        /// The ballot, as a number, of the epoch in which that entry was made.
-        last_epoch: u64,
-    },
-    /// Answer to `Poll`: yes.
-    PollReply {
-        /// As in the question that this answers.
-        sent: Time,
-        /// The latest ballot that the sender has promised.
-        ballot: Ballot,
-    },
-    /// I want to be the head of an epoch of this ballot: promise to take part in no earlier one.
-    Prepare {
-        /// Of the epoch to come.
-        ballot: Ballot,
-        /// My last entry's index.
-        last_index: u64,
-        /// The ballot, as a number, of the epoch in which that entry was made.
-        last_epoch: u64,
-    },
-    /// Answer to `Prepare`: I promise, and your log has what mine has.
-    Promise {
-        /// As it was asked.
-        ballot: Ballot,
-        /// My last entry's index.
-        last_index: u64,
-        /// The sender's wall clock, which bounds the times that others propose (`quorate_blocks::walls`).
-        wall: Wall,
-    },
-    /// Answer to `Prepare` or `Heartbeat` of an earlier ballot: I have promised this one.
-    Refused {
-        /// The latest that the sender has promised.
-        ballot: Ballot,
-    },
+    /// Between acceptors, of epochs: the position of a log is its last entry's epoch, as a number, and index.
+    Epoch(epochs::Message<(u64, u64), Known>),
     /// From the head to all members: this is the chain of my epoch.
     Heartbeat {
         /// The ballot of the epoch.
@@ -142,22 +107,6 @@ pub enum Message {
         /// Everything up to here is committed, and nothing behind it was when this was said.
         committed: u64,
     },
-    /// Eager almost-local reads, to all members: have you promised a later ballot?
-    Sync {
-        /// Of the epoch in which the reads were executed.
-        ballot: Ballot,
-        /// The sender's number for a batch of reads.
-        id: u64,
-    },
-    /// Answer to `Sync`.
-    SyncReply {
-        /// As it was asked.
-        ballot: Ballot,
-        /// As in the question that this answers.
-        id: u64,
-        /// The latest ballot that the sender has promised.
-        promised: Ballot,
-    },
     /// From the head to all members: I stop, and this one has all of my log; it may prepare a ballot.
     HandOver {
         /// The ballot of the epoch.
@@ -187,9 +136,7 @@ wire_enum!(Message {
     1 => Client(message),
     2 => Catchup(message),
     3 => Lease(message),
-    4 => Prepare { ballot, last_index, last_epoch },
-    5 => Promise { ballot, last_index, wall },
-    6 => Refused { ballot },
+    4 => Epoch(message),
     7 => Heartbeat { ballot, chain, committed, sent },
     8 => HeartbeatReply { ballot, sent, durable, committed, leased, wall },
     9 => Update { ballot, prev_index, prev_epoch, entries, committed },
@@ -198,15 +145,21 @@ wire_enum!(Message {
     12 => Stored { ballot, upto },
     13 => Ack { ballot, matched, committed },
     14 => Read { proxy, nonce, reads },
-    15 => Poll { sent, last_index, last_epoch },
-    16 => PollReply { sent, ballot },
     17 => VersionQuery { ballot, id },
     18 => VersionReply { ballot, id, committed },
-    19 => Sync { ballot, id },
-    20 => SyncReply { ballot, id, promised },
     21 => HandOver { ballot, to, leaves },
     22 => Leave { ballot },
 });
+
+/// What a promise tells the candidate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// The last entry's index.
+    pub last_index: u64,
+    /// The sender's wall clock, which bounds the times that others propose (`quorate_blocks::walls`).
+    pub wall: Wall,
+}
+wire_struct!(Known { last_index, wall });
 
 /// Indexes stay below this in any group that there will ever be; who adds to one does not overflow.
 const INDEXES: u64 = 1 << 56;
@@ -215,8 +168,8 @@ impl Message {
     /// The ballot of the epoch in which it is said, of those that count in that epoch only.
     pub(super) fn epoch(&self) -> Option<Ballot> {
         match *self {
-            Message::Promise { ballot, .. }
-            | Message::HeartbeatReply { ballot, .. }
+            Message::Epoch(ref message) => message.epoch(),
+            Message::HeartbeatReply { ballot, .. }
             | Message::Update { ballot, .. }
             | Message::Mismatch { ballot, .. }
             | Message::Behind { ballot }
@@ -224,18 +177,12 @@ impl Message {
             | Message::Ack { ballot, .. }
             | Message::VersionQuery { ballot, .. }
             | Message::VersionReply { ballot, .. }
-            | Message::SyncReply { ballot, .. }
             | Message::HandOver { ballot, .. }
             | Message::Leave { ballot } => Some(ballot),
             Message::Client(_)
             | Message::Catchup(_)
             | Message::Lease(_)
-            | Message::Poll { .. }
-            | Message::PollReply { .. }
-            | Message::Prepare { .. }
-            | Message::Refused { .. }
             | Message::Heartbeat { .. }
-            | Message::Sync { .. }
             | Message::Read { .. } => None,
         }
     }
@@ -245,10 +192,11 @@ impl Message {
     pub(super) fn is_possible(&self) -> bool {
         let small = |indexes: &[u64]| indexes.iter().all(|index| *index < INDEXES);
         match *self {
-            Message::Prepare { ballot, last_index, last_epoch } => {
-                small(&[last_index]) && last_epoch < ballot.number()
+            Message::Epoch(epochs::Message::Prepare { ballot, position: (epoch, index) }) => {
+                small(&[index]) && epoch < ballot.number()
             }
-            Message::Promise { last_index, .. } | Message::Poll { last_index, .. } => small(&[last_index]),
+            Message::Epoch(epochs::Message::Poll { position: (_, index), .. }) => small(&[index]),
+            Message::Epoch(epochs::Message::Promise { known, .. }) => small(&[known.last_index]),
             Message::Heartbeat { committed, .. } | Message::VersionReply { committed, .. } => {
                 small(&[committed])
             }
@@ -266,12 +214,9 @@ impl Message {
             Message::Client(_)
             | Message::Catchup(_)
             | Message::Lease(_)
-            | Message::PollReply { .. }
-            | Message::Refused { .. }
+            | Message::Epoch(_)
             | Message::Behind { .. }
             | Message::VersionQuery { .. }
-            | Message::Sync { .. }
-            | Message::SyncReply { .. }
             | Message::HandOver { .. }
             | Message::Leave { .. }
             | Message::Read { .. } => true,
@@ -282,10 +227,7 @@ impl Message {
 impl quorate_core::Message for Message {
     fn release(&self) -> Release {
         match self {
-            // The own ballot: a head that forgot it in a crash could state another chain of the same ballot.
-            Message::Prepare { .. } => Release::AfterSync,
-            // The ballot: who forgot it would acknowledge entries of an earlier epoch, which the next head lacks.
-            Message::Promise { .. } => Release::AfterSync,
+            Message::Epoch(message) => message.release(),
             // The entries: what follows from it (they are forwarded, acknowledged, committed) says that they are kept.
             Message::Stored { .. } => Release::AfterSync,
             // What they say of the log was durable when they were made (`Stored`).
@@ -299,16 +241,10 @@ impl quorate_core::Message for Message {
             Message::Lease(lease::Message::Renew { seq: 1, .. }) => Release::AfterSync,
             // A restarted grantor waits as long as the longest promise that it may have made.
             Message::Lease(_) => Release::Now,
-            // Of a promise that the sender's disk may lose nobody else has heard; that it has made none is true.
-            Message::SyncReply { .. } => Release::Now,
             // Bind nobody.
-            Message::Poll { .. }
-            | Message::PollReply { .. }
-            | Message::Refused { .. }
-            | Message::Mismatch { .. }
+            Message::Mismatch { .. }
             | Message::Behind { .. }
             | Message::VersionQuery { .. }
-            | Message::Sync { .. }
             | Message::HandOver { .. }
             | Message::Leave { .. }
             | Message::Read { .. } => Release::Now,
@@ -317,9 +253,8 @@ impl quorate_core::Message for Message {
 
     fn binds(&self) -> Option<u64> {
         match self {
-            Message::Prepare { ballot, .. }
-            | Message::Promise { ballot, .. }
-            | Message::Ack { ballot, .. } => Some(ballot.number()),
+            Message::Epoch(message) => message.binds(),
+            Message::Ack { ballot, .. } => Some(ballot.number()),
             _ => None,
         }
     }
@@ -335,9 +270,8 @@ impl quorate_core::Message for Message {
     fn arrival(&self) -> Arrival {
         match self {
             Message::Lease(message) => message.arrival(),
-            Message::Poll { .. } | Message::PollReply { .. } | Message::HeartbeatReply { .. } => {
-                Arrival::AtOnce
-            }
+            Message::Epoch(message) => message.arrival(),
+            Message::HeartbeatReply { .. } => Arrival::AtOnce,
             _ => Arrival::Any,
         }
     }
@@ -347,18 +281,14 @@ impl quorate_core::Message for Message {
             Message::Client(message) => message.kind(),
             Message::Catchup(message) => message.kind(),
             Message::Lease(message) => message.kind(),
+            Message::Epoch(message) => message.kind(),
             other => other.variant(),
         }
     }
 }
 
-impl From<lease::Message> for Message {
-    fn from(message: lease::Message) -> Self {
-        Message::Lease(message)
-    }
-}
-
 embed_clients!(Message);
+embed_epochs!(Message, Timer, (u64, u64), Known);
 embed_log!(Message, Record);
 
 /// What a replica must remember.

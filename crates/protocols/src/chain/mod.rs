@@ -1,8 +1,8 @@
 //! **Chain Replication**: writes go in at the head and down the chain, reads are answered by the tail.
 //!
 //! Van Renesse and Schneider, *Chain Replication for Supporting High Throughput and Availability* (OSDI 2004). The
-//! paper has a master that tells who is in the chain; here an *epoch* is a ballot that a majority of the members has
-//! promised, and its owner, the head, states the chain.
+//! paper has a master that tells who is in the chain; here that is decided in *epochs* ([`quorate_blocks::epochs`]),
+//! and the owner of an epoch, its head, states the chain.
 //!
 //! | rule | code |
 //! |---|---|
@@ -11,13 +11,13 @@
 //! | §2.1 the tail answers queries | `reads.rs` `serve_reads` |
 //! | §2.2 a member that has failed is taken out; its predecessor finds out what its new successor lacks | `head.rs` `review_chain`, `links.rs` |
 //! | §2.2 a new member becomes the tail when it has what the tail has | `head.rs` `review_chain`, `epochs.rs` `decide` |
-//! | §2.2 the head has failed: another member, whose log has all that is committed | `epochs.rs` `on_poll`, `on_prepare` |
-//! | ballot durable before it is promised; nobody takes part in an earlier epoch after that | `epochs.rs` `enter`, `message.rs` `release`, `replica.rs` `on_message` |
+//! | §2.2 the head has failed: another member, whose log has all that is committed | `blocks/epochs` |
+//! | ballot durable before it is promised; nobody takes part in an earlier epoch after that | `blocks/epochs`, `replica.rs` `on_message` |
 //! | an entry is committed when the tail has an entry of its own epoch at or behind it | `links.rs` `go_on` |
 //! | a tail reads while a majority has promised it not to promise another ballot | `reads.rs`, `blocks/leases` |
 //! | CRAQ: all of the chain answer reads, of a dirty key as far as the tail has it committed | `apportioned.rs` |
 //! | who stops says so, and is not waited for | `handover.rs` |
-//! | eager almost-local reads: executed, then a majority is asked whether it has promised a later ballot | `eager.rs` |
+//! | eager almost-local reads: executed, then a majority is asked whether it has promised a later ballot | `blocks/epochs` |
 //! | a tail that was restarted first executes what it may have shown | `replica.rs` `recover`, `epochs.rs` `adopt` |
 //!
 //! # Why it is right
@@ -59,7 +59,6 @@
 mod apportioned;
 pub mod craq;
 mod driven;
-mod eager;
 mod epochs;
 mod handover;
 mod head;
@@ -71,6 +70,7 @@ mod replica;
 
 use quorate_blocks::clients::{ProxyConfig, SessionClient};
 use quorate_blocks::election::ElectionTimeouts;
+use quorate_blocks::epochs::Reads;
 use quorate_blocks::leases::lease::LeaseConfig;
 use quorate_blocks::settings::{self, IntakeConfig};
 use quorate_core::{Capabilities, Group, Protocol, Settings, SettingsError};
@@ -89,15 +89,6 @@ enum Readers {
     Tail,
     /// All of it ([`craq`]).
     All,
-}
-
-/// How a reader knows that nothing was committed in a later epoch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reads {
-    /// A majority has promised it, for a while, to promise no other ballot.
-    Lease,
-    /// When it has read, it asks a majority whether it has.
-    EagerAlr,
 }
 
 /// What a replica is told.
@@ -142,13 +133,7 @@ fn configure(
         timeouts: ElectionTimeouts::from_settings(settings)?,
         lease: LeaseConfig::from_settings(settings)?,
         readers,
-        reads: settings.choice(
-            "reads",
-            "lease",
-            &[("lease", Reads::Lease), ("eager-alr", Reads::EagerAlr)],
-            "How reads are answered: under leases; or in batches that ask a majority of the members when they are \
-             executed",
-        )?,
+        reads: Reads::from_settings(settings)?,
         intake: settings::intake(settings)?,
         pipeline: settings::pipeline(settings)?,
         retain: settings::retain(settings)?,

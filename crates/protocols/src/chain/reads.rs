@@ -1,7 +1,7 @@
 //! Reads, at the tail: what is in its log, durably, is committed, so its state answers them alone; or at all of the
 //! chain (`apportioned.rs`). A reader must know that no other epoch has begun: it reads while a majority of the
 //! acceptors have promised it not to promise another ballot (`blocks::leases`), and promises it as one of them; or asks
-//! them afterwards (`eager.rs`).
+//! them afterwards.
 //!
 //! **A tail that was restarted in its epoch** may have shown more to clients than it knows to be committed. All of that
 //! is in its log, and executed when it knows its place in the chain ([`Replica::recover`](super::Replica)).
@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use quorate_blocks::clients::{self, PendingRead};
-use quorate_blocks::leases::{Changed, lease};
-use quorate_core::{Context, Fact, NodeId, NodeSet, ProcessId, Time, mutation};
+use quorate_blocks::epochs::Replies;
+use quorate_core::{Context, Fact, NodeId, ProcessId, Time, mutation};
 
-use super::replica::{Replica, Timer};
-use super::{MAX_WAITING, Message, Readers, Reads};
+use super::replica::Replica;
+use super::{MAX_WAITING, Message, Readers};
 
 impl Replica {
     pub(super) fn on_client(
@@ -35,11 +35,11 @@ impl Replica {
             // The next ones go there at once.
             self.intake.tell_reader(from, ask.nonce, tail);
         }
-        if self.is_head() || (self.keeps_intake && !self.monitor.has_leader(cx.now())) {
+        if self.is_head() || (self.keeps_intake && !self.epochs.monitor.has_leader(cx.now())) {
             self.intake.on_ask(from, ask, &self.log.state);
             return;
         }
-        let head = self.head().filter(|_| self.monitor.has_leader(cx.now()));
+        let head = self.head().filter(|_| self.epochs.monitor.has_leader(cx.now()));
         self.intake.redirect(from, ask.nonce, head);
     }
 
@@ -82,7 +82,7 @@ impl Replica {
 
     /// Whether an entry of its epoch is executed, and so everything from earlier ones.
     pub(super) fn is_complete(&self) -> bool {
-        self.log.entries.term(self.log.committed) == Some(self.promised.number())
+        self.log.entries.term(self.log.committed) == Some(self.epochs.promised.number())
     }
 
     /// Until when a reader may answer from its state, if it may.
@@ -91,12 +91,7 @@ impl Replica {
         if mutation::active("chain/reads-without-leases") {
             return may.then_some(now + self.config.lease.lease);
         }
-        self.leases.held(&self.members, now).filter(|until| now < *until && may)
-    }
-
-    /// Whether leases of a majority are believed.
-    pub(super) fn is_leased(&self, now: Time) -> bool {
-        self.leases.held(&self.members, now).is_some_and(|until| now < until)
+        self.epochs.leased_until(now).filter(|_| may)
     }
 
     pub(super) fn may_read(&self, now: Time) -> bool {
@@ -112,70 +107,37 @@ impl Replica {
             self.ask_tail(dirty, cx);
             // A key whose time is up is there until an entry says so, which the head appends.
             for read in clean {
-                if let Some(eager) = &mut self.eager {
-                    eager.execute(read, &self.log.state);
-                } else {
-                    let number = self.promised.number();
+                if self.epochs.eager.is_none() {
+                    let number = self.epochs.promised.number();
                     cx.note(|| Fact::ServesLocally { number });
-                    self.intake.on_read_now(read, &self.log.state);
                 }
+                self.answer_now(read);
             }
         }
-        self.sync_reads(cx);
+        let replies = self.epochs.sync_reads(cx);
+        self.answer(replies);
     }
 
     /// Whether this replica is one that may answer reads now, by its state; checkers are told until when.
     fn takes_reads_up(&mut self, cx: &mut Context<'_, Self>) -> bool {
-        if self.eager.is_some() {
+        if self.epochs.eager.is_some() {
             return self.is_reader() && self.is_complete();
         }
-        let (now, number) = (cx.now(), self.promised.number());
-        let until = self.readable_until(now);
-        if self.reads_until != until {
-            self.reads_until = until;
-            cx.note(|| Fact::ReadsLocally { number, until: until.unwrap_or(now) });
-        }
+        let until = self.readable_until(cx.now());
+        self.epochs.note_reads(until, cx);
         until.is_some()
     }
 
-    // Leases -----------------------------------------------------------------------------------------------------
-
-    /// Starts, renews or repeats the promises to readers, while the head is heard.
-    pub(super) fn tend_leases(&mut self, cx: &mut Context<'_, Self>) {
-        let now = cx.now();
-        let Some(grantees) = self.grantees(now) else { return };
-        let messages = self.leases.grant(grantees, 0, now);
-        self.leases.say(messages, cx);
-        cx.set_timer(Timer::Lease, self.config.lease.renewal());
-    }
-
-    /// Whoever waits to promise another ballot grants nothing; nor are the readers of a head that is silent waited for
-    /// any longer.
-    fn grantees(&self, now: Time) -> Option<NodeSet> {
-        let may = self.config.reads == Reads::Lease && self.wanted.is_none() && !self.chain.is_empty();
-        let heard = self.is_head() || self.monitor.heard_within(self.config.timeouts.heartbeat * 5 / 2, now);
-        (may && heard).then(|| self.readers().without(self.me))
-    }
-
-    pub(super) fn on_lease(&mut self, from: NodeId, message: &lease::Message, cx: &mut Context<'_, Self>) {
-        if self.config.reads != Reads::Lease {
-            return;
-        }
-        let deserves = self.grantees(cx.now()).filter(|grantees| grantees.contains(from)).map(|_| 0);
-        match self.leases.on_message(from, message, (self.is_reader(), deserves), cx) {
-            Changed::Nothing | Changed::Belief => {}
-            Changed::Promise => cx.set_timer(Timer::Lease, self.config.lease.renewal()),
-            Changed::Freed => {
-                self.leave_when_free(cx);
-                // One that was restarted is promised again.
-                self.tend_leases(cx);
-            }
+    /// Executes a read whose keys are clean.
+    pub(super) fn answer_now(&mut self, read: PendingRead) {
+        let state = &self.log.state;
+        match &mut self.epochs.eager {
+            Some(eager) => eager.execute(read, |read| state.read_now(&read.command)),
+            None => self.intake.on_read_now(read, state),
         }
     }
 
-    /// Nothing that this replica believes under the promised ballot is acted upon any more.
-    pub(super) fn give_leases_back(&mut self, cx: &mut Context<'_, Self>) {
-        self.leases.note_beliefs_ended(&mut self.reads_until, cx);
-        self.leases.give_back(cx);
+    pub(super) fn answer(&mut self, replies: Replies) {
+        replies.into_iter().for_each(|(read, reply)| self.intake.on_read(read, reply));
     }
 }

@@ -2,9 +2,7 @@
 
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::clients::{Intake, PendingRead};
-use quorate_blocks::election::LeaderMonitor;
-use quorate_blocks::laggards::Laggards;
-use quorate_blocks::leases::Leases;
+use quorate_blocks::epochs::{self, EagerReads, Epochs, Reads};
 use quorate_blocks::membership::Configuration;
 use quorate_blocks::prefix_log::{RETRANSMIT, Replay, ReplicatedLog, Replication};
 use quorate_blocks::walls::{Own, Walls};
@@ -13,25 +11,24 @@ use quorate_core::{
 };
 
 use super::apportioned::ApportionedReads;
-use super::eager::EagerReads;
-use super::epochs::{Candidate, Polling, Wanted};
 use super::head::Head;
-use super::{Config, Message, Readers, Reads, Record};
+use super::message::Known;
+use super::{Config, Message, Readers, Record};
 
 /// What a replica sets timers for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Timer {
-    /// The head may have been silent for too long.
+    /// [`epochs::Timer::Election`].
     Election,
-    /// No promise to a reader binds this acceptor any more: it may promise another ballot.
+    /// [`epochs::Timer::Free`].
     Free,
-    /// A candidate with a majority has waited long enough for the others.
+    /// [`epochs::Timer::Decide`].
     Decide,
     /// The head must show that it is there.
     Heartbeat,
     /// What was not answered must be sent again.
     Retransmit,
-    /// Promises to readers must be renewed.
+    /// [`epochs::Timer::Lease`].
     Lease,
     /// A snapshot must be asked for (again).
     Fetch,
@@ -42,31 +39,19 @@ pub enum Timer {
 pub struct Replica {
     pub(super) config: Config,
     pub(super) me: NodeId,
-    /// All members of the group: the acceptors of its epochs.
-    pub(super) members: Configuration,
-    /// The latest ballot that this replica has promised. Durable before anybody hears of it.
-    pub(super) promised: Ballot,
-    /// The latest ballot that it has heard of.
-    pub(super) seen: Ballot,
-    /// The chain of the epoch of `promised`, from head to tail; empty until it is known.
+    pub(super) epochs: Epochs<(u64, u64), Known>,
+    /// The chain of the epoch that it is in, from head to tail; empty until it is known.
     pub(super) chain: Vec<NodeId>,
     /// The last chain that it has known: the next one keeps its order.
     pub(super) former: Vec<NodeId>,
-    pub(super) role: Role,
-    /// A ballot that it will promise when no promise to a reader binds it any more.
-    pub(super) wanted: Option<Wanted>,
-    pub(super) monitor: LeaderMonitor,
-    /// About to stop: takes no new duties.
-    pub(super) draining: bool,
+    /// As the head: it orders writes, and answers proxies.
+    pub(super) leading: Option<Box<Head>>,
     /// Its verified part is the head's of this epoch.
     pub(super) log: ReplicatedLog,
     /// What the successors have of it, and the own disk.
     pub(super) links: Replication,
     /// Whether the predecessor is to be told.
     pub(super) acknowledge: bool,
-    pub(super) leases: Leases,
-    /// Until when checkers were told that reads are answered from the own state.
-    pub(super) reads_until: Option<Time>,
     pub(super) intake: Intake,
     /// Whether `intake` knows what is in the log: this replica was the last head that it knows.
     pub(super) keeps_intake: bool,
@@ -74,25 +59,8 @@ pub struct Replica {
     pub(super) reads: Vec<PendingRead>,
     /// Where all of the chain are readers.
     pub(super) apportioned: Option<ApportionedReads>,
-    /// Where there are no leases.
-    pub(super) eager: Option<EagerReads>,
-    /// Members that hold the chain up, or have just done so: they are left out of it.
-    pub(super) laggards: Laggards,
     /// The others' wall clocks.
     pub(super) walls: Walls,
-}
-
-/// What a replica does beside keeping its place in the chain.
-#[derive(Debug)]
-pub enum Role {
-    /// Follows a head, or waits for one.
-    Member,
-    /// Asks whether a majority misses the head, too.
-    Polling(Polling),
-    /// Wants to be the head of a new epoch.
-    Candidate(Candidate),
-    /// It is the head: it orders writes, and answers proxies.
-    Head(Box<Head>),
 }
 
 impl Machine for Replica {
@@ -103,9 +71,12 @@ impl Machine for Replica {
 
     fn wakeup(timer: Timer) -> Wakeup {
         match timer {
-            Timer::Election => Wakeup::TakesOver { times: 1 },
-            Timer::Heartbeat | Timer::Decide => Wakeup::Matters,
-            Timer::Free | Timer::Retransmit | Timer::Lease | Timer::Fetch => Wakeup::Spared,
+            Timer::Election => epochs::Timer::Election.wakeup(),
+            Timer::Free => epochs::Timer::Free.wakeup(),
+            Timer::Decide => epochs::Timer::Decide.wakeup(),
+            Timer::Lease => epochs::Timer::Lease.wakeup(),
+            Timer::Heartbeat => Wakeup::Matters,
+            Timer::Retransmit | Timer::Fetch => Wakeup::Spared,
         }
     }
 
@@ -128,41 +99,32 @@ impl Machine for Replica {
         let is_known = epoch == promised.number() && !mutation::active("chain/restarted-tail-reads");
         log.verified = if is_known { last } else { 0 };
         let links = super::links::begin(log.verified, now);
-        let (lease, first) = (config.lease, cx.random().u64());
         let is_bound = saved.restarted && config.reads == Reads::Lease;
-        let leases = Leases::new(me, lease, is_bound, first, promised.number(), now);
         let patient = saved.restarted || config.group.waits_for_first_leader(me);
+        let times = (config.timeouts, config.lease);
+        let epochs = Epochs::new((me, members), times, promised, (patient, is_bound), cx);
         let mut replica = Replica {
             me,
-            members,
-            promised,
-            seen: promised,
+            epochs,
             chain: Vec::new(),
             former: Vec::new(),
-            role: Role::Member,
-            wanted: None,
-            monitor: LeaderMonitor::new(config.timeouts, patient, now, cx.random()),
-            draining: false,
+            leading: None,
             log,
             links,
             acknowledge: false,
-            leases,
-            reads_until: None,
             intake: Intake::new(me.into(), config.intake.max_bytes),
             keeps_intake: false,
             reads: Vec::new(),
             apportioned: (config.readers == Readers::All).then(|| ApportionedReads::new(cx.random())),
-            eager: (config.reads == Reads::EagerAlr).then(|| EagerReads::new(cx.random())),
-            laggards: Laggards::default(),
             walls: Walls::default(),
             config,
         };
-        let voters = replica.members.voters;
+        let is_eager = replica.config.reads == Reads::EagerAlr;
+        replica.epochs.eager = is_eager.then(|| EagerReads::new(cx.random()));
+        let voters = replica.epochs.members.voters;
         cx.note(|| Fact::Configured { index: 0, voters, outgoing: NodeSet::EMPTY });
         replica.execute(cx);
-        let patience = replica.monitor.remaining(now).expect("it has just begun");
-        let alone = replica.members.is_alone(me);
-        cx.set_timer(Timer::Election, if alone { std::time::Duration::ZERO } else { patience });
+        replica.epochs.start(cx);
         cx.set_timer(Timer::Retransmit, RETRANSMIT);
         replica
     }
@@ -172,25 +134,20 @@ impl Machine for Replica {
             Message::Client(message) => return self.on_client(from, message, cx),
             message => message,
         };
-        let from = from.replica().filter(|node| self.members.voters.contains(*node));
+        let from = from.replica().filter(|node| self.epochs.members.voters.contains(*node));
         let Some(from) = from.filter(|_| message.is_possible()) else { return };
-        let foreign = message.epoch().is_some_and(|ballot| ballot != self.promised);
+        let foreign = message.epoch().is_some_and(|ballot| ballot != self.epochs.promised);
         if foreign && !mutation::active("chain/foreign-epochs") {
             return;
         }
         match message {
             Message::Client(_) => unreachable!("handled above"),
             Message::Catchup(message) => self.on_catchup(from, message, cx),
-            Message::Lease(message) => self.on_lease(from, &message, cx),
-            Message::Poll { sent, last_index, last_epoch } => {
-                self.on_poll(from, sent, (last_epoch, last_index), cx);
+            Message::Lease(message) => {
+                let event = self.epochs.on_lease(from, &message, self.last(), cx);
+                self.on_event(event, cx);
             }
-            Message::PollReply { sent, ballot } => self.on_poll_reply(from, sent, ballot, cx),
-            Message::Prepare { ballot, last_index, last_epoch } => {
-                self.on_prepare(from, Wanted { ballot, last: Some((last_epoch, last_index)) }, cx);
-            }
-            Message::Promise { last_index, wall, .. } => self.on_promise(from, last_index, wall, cx),
-            Message::Refused { ballot } => self.on_refused(ballot, cx),
+            Message::Epoch(message) => self.on_epoch(from, message, cx),
             Message::Heartbeat { ballot, chain, committed, sent } => {
                 self.on_heartbeat(from, ballot, chain, (committed, sent), cx);
             }
@@ -208,8 +165,6 @@ impl Machine for Replica {
             Message::Ack { matched, committed, .. } => self.on_ack(from, matched, committed, cx),
             Message::VersionQuery { id, .. } => self.on_version_query(from, id, cx),
             Message::VersionReply { id, committed, .. } => self.on_version_reply(from, id, committed),
-            Message::Sync { ballot, id } => self.on_sync(from, ballot, id, cx),
-            Message::SyncReply { id, promised, .. } => self.on_sync_reply(from, id, promised),
             Message::HandOver { to, leaves, .. } => self.on_hand_over(from, to, leaves, cx),
             Message::Leave { .. } => self.on_leave(from, cx),
             Message::Read { proxy, nonce, reads } => self.on_read(from, (proxy, nonce), reads),
@@ -218,12 +173,12 @@ impl Machine for Replica {
 
     fn on_timer(&mut self, timer: Timer, cx: &mut Context<'_, Self>) {
         match timer {
-            Timer::Election => self.on_election_timer(cx),
-            Timer::Free => self.leave_when_free(cx),
-            Timer::Decide => self.decide(true, cx),
+            Timer::Election => self.on_epoch_timer(epochs::Timer::Election, cx),
+            Timer::Free => self.on_epoch_timer(epochs::Timer::Free, cx),
+            Timer::Decide => self.on_epoch_timer(epochs::Timer::Decide, cx),
+            Timer::Lease => self.on_epoch_timer(epochs::Timer::Lease, cx),
             Timer::Heartbeat => self.on_heartbeat_timer(cx),
             Timer::Retransmit => self.on_retransmit_timer(cx),
-            Timer::Lease => self.tend_leases(cx),
             Timer::Fetch => self.fetch(cx),
         }
     }
@@ -249,7 +204,7 @@ impl Replica {
     /// The time to propose, when the own clocks show this.
     pub(super) fn time(&self, now: Time, wall: Wall) -> Wall {
         let own = Own { me: self.me, wall, now };
-        self.walls.time(own, &|wall| self.members.reached(wall)).unwrap_or_default()
+        self.walls.time(own, &|wall| self.epochs.members.reached(wall)).unwrap_or_default()
     }
 
     // The chain --------------------------------------------------------------------------------------------------
@@ -274,7 +229,7 @@ impl Replica {
             Some(position) if position + 1 < self.chain.len() => {
                 [self.chain[position + 1]].into_iter().collect()
             }
-            Some(_) => self.members.voters.iter().filter(|node| !self.chain.contains(node)).collect(),
+            Some(_) => self.epochs.members.voters.iter().filter(|node| !self.chain.contains(node)).collect(),
             None => NodeSet::EMPTY,
         }
     }
@@ -304,7 +259,7 @@ impl Replica {
     }
 
     pub(super) fn is_head(&self) -> bool {
-        matches!(self.role, Role::Head(_))
+        self.leading.is_some()
     }
 
     // Execution --------------------------------------------------------------------------------------------------

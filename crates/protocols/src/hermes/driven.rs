@@ -1,12 +1,12 @@
 //! What a driver asks of a replica: what is to be saved, a read without a client, its status.
 
 use bytes::Bytes;
+use quorate_blocks::epochs::Role;
 use quorate_blocks::state::{Replicated, samples_of};
 use quorate_blocks::walls::Own;
 use quorate_core::{Context, Instant, Salvaged, Saved, Snapshot, Status, Wire};
 use quorate_store::{Command, CommandError, Reply};
 
-use super::epochs::Role;
 use super::keys::Keys;
 use super::replica::{Head, Replica};
 use super::{Config, Message, Record};
@@ -14,7 +14,7 @@ use super::{Config, Message, Record};
 impl quorate_core::Replica for Replica {
     fn save(&self) -> Saved<Record> {
         let (promised, entered, whole, committed) =
-            (self.promised, self.entered, self.is_whole, self.committed);
+            (self.epochs.promised, self.entered, self.is_whole, self.committed);
         let head = Head { promised, entered, whole, committed };
         Saved { restarted: true, snapshot: Some(self.keys.freeze(head.to_bytes())), records: Vec::new() }
     }
@@ -36,19 +36,18 @@ impl quorate_core::Replica for Replica {
     }
 
     fn on_drain(&mut self, cx: &mut Context<'_, Self>) {
-        self.draining = true;
-        if self.members.is_alone(self.me) {
+        self.epochs.draining = true;
+        if self.epochs.members.is_alone(self.me) {
             return;
         }
-        let others = self.members.voters.without(self.me);
-        cx.send_all(others, Message::Leave { ballot: self.promised });
-        if self.owns() {
-            self.abdicate(cx);
-            self.monitor.forget();
+        let others = self.epochs.members.voters.without(self.me);
+        cx.send_all(others, Message::Leave { ballot: self.epochs.promised });
+        if self.epochs.owns() {
+            self.epochs.abdicate(cx);
+            self.epochs.monitor.forget();
         }
         // Nobody need wait for the end of its leases.
-        self.leases.note_beliefs_ended(&mut self.reads_until, cx);
-        self.leases.give_back(cx);
+        self.epochs.give_leases_back(cx);
     }
 
     fn fingerprint(&self) -> (u64, u64) {
@@ -77,10 +76,14 @@ impl quorate_core::Replica for Replica {
 
     fn status(&self, at: Instant) -> Status {
         let until = self.readable_until(at.now);
-        let owner = self.promised.node().filter(|_| self.owns() || self.monitor.has_leader(at.now));
-        let role = match self.role {
+        let owner = self
+            .epochs
+            .promised
+            .node()
+            .filter(|_| self.epochs.owns() || self.epochs.monitor.has_leader(at.now));
+        let role = match self.epochs.role() {
             Role::Owner(_) if self.serves() => "leader",
-            Role::Polling { .. } | Role::Candidate { .. } => "candidate",
+            Role::Polling(_) | Role::Candidate(_) => "candidate",
             _ if self.serves() => "live",
             _ if self.is_live() => "shadow",
             _ => "outside",
@@ -89,7 +92,7 @@ impl quorate_core::Replica for Replica {
         let mut status = Status {
             role,
             leader: owner,
-            ballot: self.promised.to_string(),
+            ballot: self.epochs.promised.to_string(),
             committed: self.committed,
             applied: self.committed,
             lease: until.is_some(),
@@ -99,8 +102,8 @@ impl quorate_core::Replica for Replica {
             facts: vec![("live", live.join(" "))],
         };
         let own = Own { me: self.me, wall: at.wall, now: at.now };
-        self.walls.tell(own, &|wall| self.members.reached(wall), &mut status);
-        status.samples.extend(self.leases.samples(until, at.now));
+        self.walls.tell(own, &|wall| self.epochs.members.reached(wall), &mut status);
+        status.samples.extend(self.epochs.leases.samples(until, at.now));
         status
     }
 }

@@ -3,11 +3,12 @@
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::leases::lease;
 use quorate_blocks::walls::ClockRequest;
-use quorate_blocks::{clients, embed_clients};
+use quorate_blocks::{clients, embed_clients, embed_epochs, epochs};
 use quorate_core::link::FRAME;
 use quorate_core::{Arrival, Class, NodeSet, Release, Time, Wall, wire_enum, wire_struct};
 use quorate_store::Key;
 
+use super::Timer;
 use super::keys::{Timestamp, Version};
 
 /// A message. `ballot` is that of the epoch in which it is said.
@@ -17,37 +18,8 @@ pub enum Message {
     Client(clients::Message),
     /// Between acceptors and those who read.
     Lease(lease::Message),
-    /// I miss the owner of the epoch; do you?
-    Poll {
-        /// By the sender's clock; to be repeated in the answer.
-        sent: Time,
-    },
-    /// Answer to `Poll`: yes.
-    PollReply {
-        /// As in the question that this answers.
-        sent: Time,
-        /// The latest ballot that the sender has promised.
-        ballot: Ballot,
-    },
-    /// I want to own an epoch of this ballot: promise to take part in no earlier one.
-    Prepare {
-        /// Of the epoch to come.
-        ballot: Ballot,
-    },
-    /// Answer to `Prepare`: I promise.
-    Promise {
-        /// As it was asked.
-        ballot: Ballot,
-        /// The last epoch in which the sender was live.
-        entered: Ballot,
-        /// Whether it had everything that was committed until it left that epoch.
-        whole: bool,
-    },
-    /// Answer to `Prepare` or `Heartbeat` of an earlier ballot: I have promised this one.
-    Refused {
-        /// The latest that the sender has promised.
-        ballot: Ballot,
-    },
+    /// Between acceptors, of epochs. There are no logs to compare.
+    Epoch(epochs::Message<(), Known>),
     /// From the owner to all members: these are live in my epoch.
     Heartbeat {
         /// The ballot of the epoch.
@@ -124,11 +96,7 @@ pub enum Message {
 wire_enum!(Message {
     1 => Client(message),
     2 => Lease(message),
-    3 => Poll { sent },
-    4 => PollReply { sent, ballot },
-    5 => Prepare { ballot },
-    6 => Promise { ballot, entered, whole },
-    7 => Refused { ballot },
+    3 => Epoch(message),
     8 => Heartbeat { ballot, live, whole, sent },
     9 => HeartbeatReply { ballot, whole },
     10 => Leave { ballot },
@@ -140,6 +108,16 @@ wire_enum!(Message {
     16 => Fetch { ballot, after },
     17 => Page { ballot, after, versions, last },
 });
+
+/// What a promise tells the candidate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// The last epoch in which the sender was live.
+    pub entered: Ballot,
+    /// Whether it had everything that was committed until it left that epoch.
+    pub whole: bool,
+}
+wire_struct!(Known { entered, whole });
 
 /// A member has a version, durably.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,8 +138,8 @@ impl Message {
     /// The ballot of the epoch in which it is said, of those that count in that epoch only.
     pub(super) fn epoch(&self) -> Option<Ballot> {
         match *self {
-            Message::Promise { ballot, .. }
-            | Message::HeartbeatReply { ballot, .. }
+            Message::Epoch(ref message) => message.epoch(),
+            Message::HeartbeatReply { ballot, .. }
             | Message::Leave { ballot }
             | Message::Inv { ballot, .. }
             | Message::Ack { ballot, .. }
@@ -170,10 +148,6 @@ impl Message {
             | Message::Page { ballot, .. } => Some(ballot),
             Message::Client(_)
             | Message::Lease(_)
-            | Message::Poll { .. }
-            | Message::PollReply { .. }
-            | Message::Prepare { .. }
-            | Message::Refused { .. }
             | Message::Heartbeat { .. }
             | Message::ClockRequest(_)
             | Message::ClockReply { .. } => None,
@@ -196,11 +170,7 @@ impl Message {
 impl quorate_core::Message for Message {
     fn release(&self) -> Release {
         match self {
-            // The own ballot: a candidate whose disk hangs must not take the others' time. Safety does not need it:
-            // nothing is decided before the own promise, and what a promise says stays true.
-            Message::Prepare { .. } => Release::AfterSync,
-            // The ballot: who forgot it would acknowledge versions of an earlier epoch, which later ones lack.
-            Message::Promise { .. } => Release::AfterSync,
+            Message::Epoch(message) => message.release(),
             // The version: who forgot it in a crash would give its number to another. What is an answer is acknowledged
             // by others as if it were one.
             Message::Inv { .. } => Release::AfterSync,
@@ -220,10 +190,7 @@ impl quorate_core::Message for Message {
             // A shadow acknowledges nothing because of it that is not on its own disk.
             Message::Page { .. } => Release::Now,
             // Bind nobody.
-            Message::Poll { .. }
-            | Message::PollReply { .. }
-            | Message::Refused { .. }
-            | Message::Leave { .. }
+            Message::Leave { .. }
             | Message::ClockRequest(_)
             | Message::ClockReply { .. }
             | Message::Fetch { .. } => Release::Now,
@@ -232,9 +199,8 @@ impl quorate_core::Message for Message {
 
     fn binds(&self) -> Option<u64> {
         match self {
-            Message::Prepare { ballot } | Message::Promise { ballot, .. } | Message::Ack { ballot, .. } => {
-                Some(ballot.number())
-            }
+            Message::Epoch(message) => message.binds(),
+            Message::Ack { ballot, .. } => Some(ballot.number()),
             _ => None,
         }
     }
@@ -255,11 +221,10 @@ impl quorate_core::Message for Message {
     fn arrival(&self) -> Arrival {
         match self {
             Message::Lease(message) => message.arrival(),
-            Message::Poll { .. }
-            | Message::PollReply { .. }
-            | Message::HeartbeatReply { .. }
-            | Message::ClockRequest(_)
-            | Message::ClockReply { .. } => Arrival::AtOnce,
+            Message::Epoch(message) => message.arrival(),
+            Message::HeartbeatReply { .. } | Message::ClockRequest(_) | Message::ClockReply { .. } => {
+                Arrival::AtOnce
+            }
             _ => Arrival::Any,
         }
     }
@@ -268,18 +233,14 @@ impl quorate_core::Message for Message {
         match self {
             Message::Client(message) => message.kind(),
             Message::Lease(message) => message.kind(),
+            Message::Epoch(message) => message.kind(),
             other => other.variant(),
         }
     }
 }
 
-impl From<lease::Message> for Message {
-    fn from(message: lease::Message) -> Self {
-        Message::Lease(message)
-    }
-}
-
 embed_clients!(Message);
+embed_epochs!(Message, Timer, (), Known);
 
 /// What a replica must remember.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! **Hermes**: every member reads its own copy and writes by itself; a write invalidates the key everywhere first.
 //!
 //! Katsarakis, Gavrielatos, Katebzadeh, Joshi, Dragojevic, Grot, Nagarajan, *Hermes: A Fast, Fault-Tolerant and
-//! Linearizable Replication Protocol* (ASPLOS 2020). Its replicated membership is an epoch here, as in the chains: a
-//! ballot that a majority of the members has promised, whose owner states who is live.
+//! Linearizable Replication Protocol* (ASPLOS 2020). Its replicated membership is decided in epochs here, as that of
+//! the chains ([`quorate_blocks::epochs`]): the owner of an epoch states who is live.
 //!
 //! | rule | code |
 //! |---|---|

@@ -5,13 +5,12 @@
 
 use bytes::Bytes;
 use quorate_blocks::clients::{self, PendingRead};
-use quorate_blocks::leases::{Changed, lease};
 use quorate_blocks::state::TIMELESS;
-use quorate_core::{Context, Fact, NodeId, NodeSet, ProcessId, Time, Wall, mutation};
+use quorate_core::{Context, Fact, NodeId, ProcessId, Time, Wall, mutation};
 use quorate_store::{Command, CommandError, Key, Reply};
 
 use super::record::Name;
-use super::replica::{Replica, Timer};
+use super::replica::Replica;
 use super::writes::Write;
 use super::{MAX_WAITING, Message};
 
@@ -57,7 +56,7 @@ impl Replica {
 
     /// Somebody who can serve clients in place of this member, as far as it knows.
     pub(super) fn other(&self, now: Time) -> Option<NodeId> {
-        let heard = self.owns() || self.monitor.has_leader(now);
+        let heard = self.epochs.owns() || self.epochs.monitor.has_leader(now);
         let others = self.whole.without(self.me);
         let after = others.iter().find(|node| *node > self.me);
         after.or(others.iter().next()).filter(|_| heard)
@@ -87,12 +86,9 @@ impl Replica {
     pub(super) fn serve_reads(&mut self, cx: &mut Context<'_, Self>) {
         let room = MAX_WAITING.saturating_sub(self.reads.len());
         self.reads.extend(self.intake.take_reads().into_iter().take(room));
-        let (now, number) = (cx.now(), self.promised.number());
+        let (now, number) = (cx.now(), self.epochs.promised.number());
         let until = self.readable_until(now);
-        if self.reads_until != until {
-            self.reads_until = until;
-            cx.note(|| Fact::ReadsLocally { number, until: until.unwrap_or(now) });
-        }
+        self.epochs.note_reads(until, cx);
         if until.is_none() {
             return;
         }
@@ -139,12 +135,9 @@ impl Replica {
         }
     }
 
-    // Leases -----------------------------------------------------------------------------------------------------
-
     /// Until when this member may answer from its own copy, if it may.
     pub(super) fn readable_until(&self, now: Time) -> Option<Time> {
-        let serves = self.serves() || (mutation::active("hermes/shadow-reads") && self.is_live());
-        self.leases.held(&self.members, now).filter(|until| now < *until && serves)
+        self.epochs.leased_until(now).filter(|_| self.serves())
     }
 
     /// Whether it has had no leases for so long that its clients are better off elsewhere. It may be slow for good.
@@ -164,36 +157,6 @@ impl Replica {
             let other = self.other(now);
             for read in self.take_reads() {
                 self.intake.redirect(read.proxy, read.nonce, other);
-            }
-        }
-    }
-
-    /// Starts, renews or repeats the promises to readers, while the owner is heard.
-    pub(super) fn tend_leases(&mut self, cx: &mut Context<'_, Self>) {
-        let now = cx.now();
-        let Some(grantees) = self.grantees(now) else { return };
-        let messages = self.leases.grant(grantees, 0, now);
-        self.leases.say(messages, cx);
-        cx.set_timer(Timer::Lease, self.config.lease.renewal());
-    }
-
-    /// Whoever waits to promise another ballot grants nothing; nor are the readers of an owner that is silent waited
-    /// for any longer.
-    fn grantees(&self, now: Time) -> Option<NodeSet> {
-        let may = self.wanted.is_none() && !self.live.is_empty();
-        let heard = self.owns() || self.monitor.heard_within(self.config.timeouts.heartbeat * 5 / 2, now);
-        (may && heard).then(|| self.live.without(self.me))
-    }
-
-    pub(super) fn on_lease(&mut self, from: NodeId, message: &lease::Message, cx: &mut Context<'_, Self>) {
-        let deserves = self.grantees(cx.now()).filter(|grantees| grantees.contains(from)).map(|_| 0);
-        match self.leases.on_message(from, message, (self.is_live(), deserves), cx) {
-            Changed::Nothing | Changed::Belief => {}
-            Changed::Promise => cx.set_timer(Timer::Lease, self.config.lease.renewal()),
-            Changed::Freed => {
-                self.leave_when_free(cx);
-                // One that was restarted is promised again.
-                self.tend_leases(cx);
             }
         }
     }

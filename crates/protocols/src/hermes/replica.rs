@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::clients::{Intake, PendingRead};
-use quorate_blocks::election::LeaderMonitor;
-use quorate_blocks::laggards::Laggards;
-use quorate_blocks::leases::Leases;
+use quorate_blocks::epochs::{self, Epochs};
 use quorate_blocks::membership::Configuration;
 use quorate_blocks::state::Replicated;
 use quorate_blocks::walls::{ClockRequest, Own, Walls};
@@ -15,8 +13,8 @@ use quorate_core::{
 };
 use quorate_store::{Key, Store};
 
-use super::epochs::Role;
 use super::keys::Keys;
+use super::message::Known;
 use super::transfer::Transfer;
 use super::writes::Coordinator;
 use super::{Config, Message, Record};
@@ -24,15 +22,15 @@ use super::{Config, Message, Record};
 /// What a replica sets timers for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Timer {
-    /// The owner may have been silent for too long.
+    /// [`epochs::Timer::Election`].
     Election,
-    /// No promise to a reader binds this acceptor any more: it may promise another ballot.
+    /// [`epochs::Timer::Free`].
     Free,
-    /// A candidate with a majority has waited long enough for the others.
+    /// [`epochs::Timer::Decide`].
     Decide,
     /// The owner must show that it is there; keys must be looked after, and what was lost sent again.
     Heartbeat,
-    /// Promises to readers must be renewed.
+    /// [`epochs::Timer::Lease`].
     Lease,
 }
 
@@ -41,32 +39,15 @@ pub enum Timer {
 pub struct Replica {
     pub(super) config: Config,
     pub(super) me: NodeId,
-    /// All members of the group: the acceptors of its epochs.
-    pub(super) members: Configuration,
-    /// The latest ballot that this replica has promised. Durable before anybody hears of it.
-    pub(super) promised: Ballot,
-    /// The latest ballot that it has heard of.
-    pub(super) seen: Ballot,
-    /// Who is live in the epoch of `promised`; empty until that is known.
+    pub(super) epochs: Epochs<(), Known>,
+    /// Who is live in the epoch that it is in; empty until that is known.
     pub(super) live: NodeSet,
     /// Those of them who are known to be whole.
     pub(super) whole: NodeSet,
     /// The last epoch in which this replica was live, and whether it has everything that was committed until then.
     pub(super) entered: Ballot,
     pub(super) is_whole: bool,
-    pub(super) role: Role,
-    /// A ballot that it will enter when no promise to a reader binds it any more, and whether it has been asked to
-    /// promise it.
-    pub(super) wanted: Option<(Ballot, bool)>,
-    pub(super) monitor: LeaderMonitor,
-    /// Members that hold writes up, or have just done so: they are left out.
-    pub(super) laggards: Laggards,
-    /// About to stop: takes no new duties.
-    pub(super) draining: bool,
     pub(super) disk_full: bool,
-    pub(super) leases: Leases,
-    /// Until when checkers were told that reads are answered from the own copy.
-    pub(super) reads_until: Option<Time>,
     /// Since when it has had no leases.
     pub(super) leaseless: Option<Time>,
     pub(super) keys: Keys,
@@ -104,14 +85,15 @@ impl Machine for Replica {
 
     fn wakeup(timer: Timer) -> Wakeup {
         match timer {
-            Timer::Election => Wakeup::TakesOver { times: 1 },
-            Timer::Heartbeat | Timer::Decide => Wakeup::Matters,
-            Timer::Free | Timer::Lease => Wakeup::Spared,
+            Timer::Election => epochs::Timer::Election.wakeup(),
+            Timer::Free => epochs::Timer::Free.wakeup(),
+            Timer::Decide => epochs::Timer::Decide.wakeup(),
+            Timer::Lease => epochs::Timer::Lease.wakeup(),
+            Timer::Heartbeat => Wakeup::Matters,
         }
     }
 
     fn recover(config: Config, saved: Saved<Record>, cx: &mut Context<'_, Self>) -> Self {
-        let now = cx.now();
         let me = cx.me().replica().expect("a replica's process id");
         let members = Configuration::initial(&config.group);
         let none = || Keys::new(Store::new());
@@ -141,26 +123,17 @@ impl Machine for Replica {
                 Record::Valid { .. } => {}
             }
         }
-        let first = cx.random().u64();
-        let leases = Leases::new(me, config.lease, saved.restarted, first, promised.number(), now);
         let patient = saved.restarted || config.group.waits_for_first_leader(me);
+        let times = (config.timeouts, config.lease);
+        let epochs = Epochs::new((me, members), times, promised, (patient, saved.restarted), cx);
         let mut replica = Replica {
             me,
-            members,
-            promised,
-            seen: promised,
+            epochs,
             live: NodeSet::EMPTY,
             whole: NodeSet::EMPTY,
             entered,
             is_whole: whole,
-            role: Role::Member,
-            wanted: None,
-            monitor: LeaderMonitor::new(config.timeouts, patient, now, cx.random()),
-            laggards: Laggards::default(),
-            draining: false,
             disk_full: false,
-            leases,
-            reads_until: None,
             leaseless: None,
             keys,
             committed,
@@ -175,9 +148,7 @@ impl Machine for Replica {
             config,
         };
         replica.restate(cx);
-        let patience = replica.monitor.remaining(now).expect("it has just begun");
-        let alone = replica.members.is_alone(me);
-        cx.set_timer(Timer::Election, if alone { std::time::Duration::ZERO } else { patience });
+        replica.epochs.start(cx);
         replica.on_heartbeat_timer(cx);
         replica
     }
@@ -187,20 +158,19 @@ impl Machine for Replica {
             Message::Client(message) => return self.on_client(from, message, cx),
             message => message,
         };
-        let from = from.replica().filter(|node| self.members.voters.contains(*node));
+        let from = from.replica().filter(|node| self.epochs.members.voters.contains(*node));
         let Some(from) = from.filter(|_| message.is_possible()) else { return };
-        if message.epoch().is_some_and(|ballot| ballot != self.promised) {
+        if message.epoch().is_some_and(|ballot| ballot != self.epochs.promised) {
             return;
         }
         let both_live = self.is_live() && self.live.contains(from);
         match message {
             Message::Client(_) => unreachable!("handled above"),
-            Message::Lease(message) => self.on_lease(from, &message, cx),
-            Message::Poll { sent } => self.on_poll(from, sent, cx),
-            Message::PollReply { sent, ballot } => self.on_poll_reply(from, sent, ballot, cx),
-            Message::Prepare { ballot } => self.on_prepare(from, ballot, cx),
-            Message::Promise { entered, whole, .. } => self.on_promise(from, (entered, whole), cx),
-            Message::Refused { ballot } => self.on_refused(ballot, cx),
+            Message::Lease(message) => {
+                let event = self.epochs.on_lease(from, &message, (), cx);
+                self.on_event(event, cx);
+            }
+            Message::Epoch(message) => self.on_epoch(from, message, cx),
             Message::Heartbeat { ballot, live, whole, .. } => {
                 self.on_heartbeat(from, ballot, (live, whole), cx)
             }
@@ -223,11 +193,11 @@ impl Machine for Replica {
 
     fn on_timer(&mut self, timer: Timer, cx: &mut Context<'_, Self>) {
         match timer {
-            Timer::Election => self.on_election_timer(cx),
-            Timer::Free => self.leave_when_free(cx),
-            Timer::Decide => self.decide(true, cx),
+            Timer::Election => self.on_epoch_timer(epochs::Timer::Election, cx),
+            Timer::Free => self.on_epoch_timer(epochs::Timer::Free, cx),
+            Timer::Decide => self.on_epoch_timer(epochs::Timer::Decide, cx),
+            Timer::Lease => self.on_epoch_timer(epochs::Timer::Lease, cx),
             Timer::Heartbeat => self.on_heartbeat_timer(cx),
-            Timer::Lease => self.tend_leases(cx),
         }
     }
 
@@ -254,30 +224,30 @@ impl Replica {
     /// Whether it coordinates writes and, with leases, answers reads.
     pub(super) fn serves(&self) -> bool {
         let is_whole = self.is_whole || mutation::active("hermes/shadow-reads");
-        self.is_live() && is_whole && self.entered == self.promised
+        self.is_live() && is_whole && self.entered == self.epochs.promised
     }
 
     /// The time by which keys expire here; `None`: the clocks of a majority are not known yet, right after a start.
     pub(super) fn time(&self, now: Time, wall: Wall) -> Option<Wall> {
-        self.walls.time(Own { me: self.me, wall, now }, &|wall| self.members.reached(wall))
+        self.walls.time(Own { me: self.me, wall, now }, &|wall| self.epochs.members.reached(wall))
     }
 
     fn on_clock_reply(&mut self, from: NodeId, request: ClockRequest, wall: Wall, cx: &Context<'_, Self>) {
         if request.life == self.life {
             let own = Own { me: self.me, wall: cx.wall(), now: cx.now() };
-            let members = &self.members;
+            let members = &self.epochs.members;
             self.walls.hear(from, (request.sent, wall), own, &|wall| members.reached(wall));
         }
     }
 
     fn on_heartbeat_timer(&mut self, cx: &mut Context<'_, Self>) {
         cx.set_timer(Timer::Heartbeat, self.config.timeouts.heartbeat);
-        let unknown = self.walls.due(self.members.voters.without(self.me), cx.now());
+        let unknown = self.walls.due(self.epochs.members.voters.without(self.me), cx.now());
         let request = ClockRequest { life: self.life, sent: cx.now() };
         cx.send_all(unknown, Message::ClockRequest(request));
         self.speak(cx);
-        self.solicit(cx);
-        self.tend_leases(cx);
+        self.epochs.solicit((), cx);
+        self.epochs.tend_leases(cx);
         self.repeat_fetch(cx);
         self.look_after_keys(cx);
         self.look_after_reads(cx);
@@ -285,7 +255,7 @@ impl Replica {
 
     /// Tells checkers what it has, after a start.
     fn restate(&mut self, cx: &mut Context<'_, Self>) {
-        let number = self.promised.number();
+        let number = self.epochs.promised.number();
         let now = cx.now();
         for key in self.keys.all().cloned().collect::<Vec<_>>() {
             match self.keys.is_valid(&key) {

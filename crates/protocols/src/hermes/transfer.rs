@@ -35,7 +35,7 @@ impl Replica {
         if self.is_whole || !self.is_live() {
             return;
         }
-        let gathers = self.whole.is_empty() && self.owns();
+        let gathers = self.whole.is_empty() && self.epochs.owns();
         let mut sources: Vec<_> =
             if gathers { self.live } else { self.whole }.without(self.me).iter().collect();
         if !gathers && !sources.is_empty() {
@@ -50,7 +50,7 @@ impl Replica {
     }
 
     fn fetch(&mut self, cx: &mut Context<'_, Self>) {
-        let ballot = self.promised;
+        let ballot = self.epochs.promised;
         let Some(transfer) = &mut self.transfer else { return };
         let Some(source) = transfer.sources.last() else { return self.become_whole(cx) };
         transfer.asked = cx.now();
@@ -71,12 +71,12 @@ impl Replica {
     }
 
     pub(super) fn on_fetch(&self, from: NodeId, after: Option<Key>, cx: &mut Context<'_, Self>) {
-        let gathers = self.whole.is_empty() && self.promised.node() == Some(from);
+        let gathers = self.whole.is_empty() && self.epochs.promised.node() == Some(from);
         if !self.serves() && !gathers {
             return;
         }
         let (versions, last) = self.keys.page(after.as_ref(), self.config.page);
-        cx.send(from, Message::Page { ballot: self.promised, after, versions, last });
+        cx.send(from, Message::Page { ballot: self.epochs.promised, after, versions, last });
     }
 
     pub(super) fn on_page(
@@ -104,8 +104,8 @@ impl Replica {
 
     fn become_whole(&mut self, cx: &mut Context<'_, Self>) {
         (self.transfer, self.is_whole) = (None, true);
-        let number = self.promised.number();
-        cx.persist(Record::Entered { ballot: self.promised, whole: true });
+        let number = self.epochs.promised.number();
+        cx.persist(Record::Entered { ballot: self.epochs.promised, whole: true });
         cx.note(|| Fact::Installed { slot: number });
         cx.note(|| Fact::Live { number, whole: true });
         self.whole.insert(self.me);

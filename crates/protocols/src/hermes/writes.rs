@@ -156,7 +156,7 @@ impl Replica {
         let Replica { coordinator, keys, .. } = self;
         let held = keys.get(key).cloned().unwrap_or_default();
         let version = held.at.version + 1 + coordinator.overtaken.get(key).copied().unwrap_or(0).min(64);
-        let at = Timestamp { epoch: self.promised.number(), version, writer: self.me.get().into() };
+        let at = Timestamp { epoch: self.epochs.promised.number(), version, writer: self.me.get().into() };
         let mut image = keys.store().image(key);
         let (mut record, mut changed, mut bytes) = (held.record.clone(), false, 0);
         if coordinator.overdue.remove(key) {
@@ -326,7 +326,7 @@ impl Replica {
             return;
         }
         self.keys.set_valid(key, true);
-        let (at, number) = (self.keys.at(key), self.promised.number());
+        let (at, number) = (self.keys.at(key), self.epochs.promised.number());
         cx.persist(Record::Valid { key: key.clone(), at });
         cx.note(|| self.keys.fact(key, number));
         let slot = digest(&(key.clone(), at.version, at.writer).to_bytes());
@@ -346,7 +346,7 @@ impl Replica {
 
     /// Everything that has gathered goes out.
     pub(super) fn send_versions(&mut self, cx: &mut Context<'_, Self>) {
-        let (ballot, coordinator) = (self.promised, &mut self.coordinator);
+        let (ballot, coordinator) = (self.epochs.promised, &mut self.coordinator);
         let versions = std::mem::take(&mut coordinator.versions);
         // What was overtaken meanwhile is not sent.
         let pending = versions.into_iter().filter(|version| {
@@ -400,7 +400,7 @@ impl Replica {
     /// Sends the version that is here to all (again), whoever has written it.
     fn replay(&mut self, key: &Key, cx: &mut Context<'_, Self>) {
         let held = self.keys.get(key).cloned().expect("a key that is not valid is here");
-        let at = Timestamp { epoch: self.promised.number(), ..held.at };
+        let at = Timestamp { epoch: self.epochs.promised.number(), ..held.at };
         let before = self.coordinator.pending.remove(key);
         let acks = before.as_ref().map_or(NodeSet::EMPTY, |before| before.acks);
         let answers = before.map_or(Vec::new(), |before| before.answers);
@@ -421,7 +421,7 @@ impl Replica {
         for key in due.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
             self.replay(&key, cx);
         }
-        let (ballot, live) = (self.promised, self.live);
+        let (ballot, live) = (self.epochs.promised, self.live);
         let late =
             self.coordinator.pending.iter_mut().filter(|(_, pending)| now.since(pending.sent) >= RETRANSMIT);
         for (key, pending) in late.take(AT_ONCE) {
@@ -430,7 +430,7 @@ impl Replica {
             let versions = self.keys.version(key).into_iter().collect();
             cx.send_all(missing, Message::Inv { ballot, versions });
         }
-        if let Some(time) = self.time(now, cx.wall()).filter(|_| self.owns()) {
+        if let Some(time) = self.time(now, cx.wall()).filter(|_| self.epochs.owns()) {
             self.coordinator.overdue.extend(self.keys.store().overdue(time, AT_ONCE));
         }
     }

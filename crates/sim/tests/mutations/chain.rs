@@ -10,23 +10,23 @@ caught! { "chain",
     a_snapshot_that_counts_before_it_is_durable: "log/snapshot-not-durable"
         with &["log.retain=0", "heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms"], at 9;
     // Epochs and the log.
-    a_head_with_any_log: "chain/any-head" with RESTLESS;
+    a_head_with_any_log: "epochs/any-candidate" with RESTLESS;
     what_is_said_in_another_epoch: "chain/foreign-epochs" with RESTLESS;
     a_commit_without_an_entry_of_the_own_epoch: "chain/commit-earlier-epochs" with RESTLESS, at 1;
     a_new_link_on_which_nothing_is_sent_again: "chain/links-agree-unseen" with RESTLESS, at 2;
     // Reads.
-    a_lease_that_outlives_its_epoch: "chain/promise-while-leased";
+    a_lease_that_outlives_its_epoch: "epochs/promise-while-leased";
     a_tail_that_reads_before_it_has_executed_its_log: "chain/restarted-tail-reads", at 199;
     // Who is left out of a chain.
     a_tail_whose_leases_end_before_they_are_renewed: "chain/readers-without-leases", under "all", at 6630;
-    a_promise_that_always_comes_too_late: "chain/late-promises", of 7, under "all", at 5419;
+    a_promise_that_always_comes_too_late: "epochs/late-promises", of 7, under "all", at 5419;
 }
 
 #[test]
 fn a_ballot_that_is_taken_without_a_poll() {
     let text = trace!("chain", "member-that-is-cut-off");
     let disturbs = |text: &str| text.contains("r1 leader leader r1 ballot 3.1");
-    crate::assert_goes_wrong("chain", "chain/no-poll", text, disturbs);
+    crate::assert_goes_wrong("chain", "epochs/no-poll", text, disturbs);
 }
 
 /// A key's time is up while the group has no head, and the next one cannot append another entry at once.

@@ -10,7 +10,7 @@ caught! { "hermes",
     an_acknowledgement_before_the_version_is_durable: "now/Ack" with RESTLESS, at 63;
     // Epochs.
     a_shadow_that_serves: "hermes/shadow-reads";
-    a_lease_that_outlives_its_epoch: "hermes/promise-while-leased";
+    a_lease_that_outlives_its_epoch: "epochs/promise-while-leased";
 }
 
 /// It starts whole, and reads what is older than what the others read.

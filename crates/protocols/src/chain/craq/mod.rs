@@ -7,7 +7,7 @@
 //! |---|---|
 //! | §2.3 every node answers a read of a clean object at once | `chain/reads.rs` `serve_reads` |
 //! | §2.3 of a dirty one it asks the tail for the last committed version, and answers with that | `chain/apportioned.rs` `ask_tail`, `on_version_query`, `serve_placed` |
-//! | a reader is in the present epoch: a majority has promised it to promise no other ballot | `chain/reads.rs` `grantees`, `blocks/leases` |
+//! | a reader is in the present epoch: a majority has promised it to promise no other ballot | `blocks/epochs` |
 //!
 //! # Decisions
 //!
