@@ -211,6 +211,8 @@ macro_rules! each_protocol {
                     Budget::of(200),
                     Budget::of(100).nodes(5).with(&["hermes.page=1"]),
                     Budget::of(30).nodes(7),
+                    Budget::of(100).with(&["reads=eager-alr"]),
+                    Budget::of(50).nodes(5).with(&["reads=eager-alr"]),
                 ],
                 facts: &[
                     "Applied", "Executed", "Installed", "Live", "Valid", "Invalid", "Promised", "Believes",

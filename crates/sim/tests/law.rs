@@ -22,12 +22,12 @@ settle
 settle
 ";
 
-/// Where writes wait for every member of a chain, until an epoch has begun without r3.
+/// Where writes wait for all who are live, until an epoch has begun without r3.
 const UNTIL_IT_IS_MISSED: &str = "repeat 60 tick 50ms, settle\n";
 
 /// What clients were told, as a history: each request begins when the one before has been answered, or was given up.
 pub fn history(protocol: &str, settings: &str) -> History {
-    let pause = if ["chain", "craq"].contains(&protocol) { UNTIL_IT_IS_MISSED } else { "" };
+    let pause = if ["chain", "craq", "hermes"].contains(&protocol) { UNTIL_IT_IS_MISSED } else { "" };
     let script = format!("nodes 3 {settings}{}", SCHEDULE.replace("{PAUSE}", pause));
     let text = play(named(protocol), &script).expect("the schedule fits");
     let (before, after) = text.split_once("get p3 k").expect("it is read");
@@ -61,6 +61,7 @@ fn an_almost_local_read_waits() {
         ("multipaxos", " reads=alr"),
         ("chain", " reads=eager-alr"),
         ("craq", " reads=eager-alr"),
+        ("hermes", " reads=eager-alr"),
     ];
     for (protocol, settings) in table {
         let history = history(protocol, settings);
@@ -71,7 +72,7 @@ fn an_almost_local_read_waits() {
 /// Nobody writes without r3 before its leases have ended, and then it reads no more: this takes clocks.
 #[test]
 fn a_read_without_a_lease_waits() {
-    for protocol in ["chain", "craq"] {
+    for protocol in ["chain", "craq", "hermes"] {
         let history = history(protocol, " reads=lease");
         assert!(history.0[2].returned.is_none(), "{protocol}: {history}");
     }

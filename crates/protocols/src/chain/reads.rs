@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use quorate_blocks::clients::{self, PendingRead};
 use quorate_blocks::epochs::Replies;
-use quorate_core::{Context, Fact, NodeId, ProcessId, Time, mutation};
+use quorate_core::{Context, Fact, NodeId, ProcessId, Time};
 
 use super::replica::Replica;
 use super::{MAX_WAITING, Message, Readers};
@@ -88,9 +88,6 @@ impl Replica {
     /// Until when a reader may answer from its state, if it may.
     fn readable_until(&self, now: Time) -> Option<Time> {
         let may = self.is_reader() && self.is_complete();
-        if mutation::active("chain/reads-without-leases") {
-            return may.then_some(now + self.config.lease.lease);
-        }
         self.epochs.leased_until(now).filter(|_| may)
     }
 

@@ -96,7 +96,11 @@ impl quorate_core::Replica for Replica {
             committed: self.committed,
             applied: self.committed,
             lease: until.is_some(),
-            reads: if until.is_some() { "lease" } else { "elsewhere" },
+            reads: match until {
+                _ if self.epochs.eager.is_some() => "eager-alr",
+                Some(_) => "lease",
+                None => "elsewhere",
+            },
             peers: Vec::new(),
             samples: samples_of(self.keys.store()).into(),
             facts: vec![("live", live.join(" "))],

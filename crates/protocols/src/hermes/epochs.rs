@@ -61,9 +61,7 @@ impl Replica {
                 (self.live, self.whole, self.transfer) = (NodeSet::EMPTY, NodeSet::EMPTY, None);
             }
             Event::Decided(promises) => self.decide(&promises, cx),
-            Event::Read(replies) => {
-                replies.into_iter().for_each(|(read, reply)| self.intake.on_read(read, reply));
-            }
+            Event::Read(replies) => self.answer_reads(replies),
         }
     }
 

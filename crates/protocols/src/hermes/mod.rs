@@ -11,6 +11,7 @@
 //! | all who are live have acknowledged: committed, `Val`, the client is answered | `writes.rs` `on_acks` |
 //! | `Val` validates this very version | `writes.rs` `on_val` |
 //! | reads of valid keys, under leases of the epoch | `reads.rs` |
+//! | eager almost-local reads: executed, then a majority is asked whether it has promised a later ballot | `blocks/epochs`, `reads.rs` `serve_reads` |
 //! | a key that is not valid in time is replayed by whoever has it | `writes.rs` `look_after_keys` |
 //! | another epoch: no acknowledgement of an earlier one counts, what is pending is replayed | `writes.rs` `take_up` |
 //! | who was left out comes back as a shadow | `epochs.rs` `decide`, `transfer.rs` |
@@ -28,8 +29,8 @@
 //!
 //! A *valid* key is one whose version is committed, for good: that does not end with an epoch. A read of it is right if
 //! no later version is committed. In its epoch one is committed only when this member has acknowledged it, and then the
-//! key is not valid. In no later epoch anything is: a majority has promised this member to promise no later ballot, or
-//! is the member itself.
+//! key is not valid. In no later epoch anything is: a majority has promised this member to promise no later ballot,
+//! or is the member itself; or it says after the read that it has promised none.
 //!
 //! # Decisions
 //!
@@ -63,6 +64,7 @@ mod writes;
 
 use quorate_blocks::clients::{ProxyConfig, SessionClient};
 use quorate_blocks::election::ElectionTimeouts;
+use quorate_blocks::epochs::Reads;
 use quorate_blocks::leases::lease::LeaseConfig;
 use quorate_blocks::settings;
 use quorate_core::{Capabilities, Group, Protocol, Settings, SettingsError};
@@ -80,6 +82,7 @@ pub struct Config {
     group: Group,
     timeouts: ElectionTimeouts,
     lease: LeaseConfig,
+    reads: Reads,
     /// Bytes of requests that may wait.
     max_bytes: usize,
     /// Bytes of versions in one page of a transfer, before the last.
@@ -92,7 +95,7 @@ impl Protocol for Hermes {
     const CAPABILITIES: Capabilities = Capabilities {
         total_order: false,
         multi_key: false,
-        reads: "at any replica, under a lease (bounded drift)",
+        reads: "at any replica, under a lease (bounded drift); or almost-local",
         ..Capabilities::LOGGED
     };
     type Message = Message;
@@ -104,6 +107,7 @@ impl Protocol for Hermes {
             group: group.clone(),
             timeouts: ElectionTimeouts::from_settings(settings)?,
             lease: LeaseConfig::from_settings(settings)?,
+            reads: Reads::from_settings(settings)?,
             max_bytes: settings::intake_bytes(settings)?,
             page: settings.bytes(
                 "hermes.page",

@@ -5,6 +5,7 @@
 
 use bytes::Bytes;
 use quorate_blocks::clients::{self, PendingRead};
+use quorate_blocks::epochs::Replies;
 use quorate_blocks::state::TIMELESS;
 use quorate_core::{Context, Fact, NodeId, ProcessId, Time, Wall, mutation};
 use quorate_store::{Command, CommandError, Key, Reply};
@@ -66,7 +67,7 @@ impl Replica {
     pub(super) fn take_reads(&mut self) -> Vec<PendingRead> {
         let parked = std::mem::take(&mut self.parked).into_values().flatten();
         let mut reads = std::mem::take(&mut self.reads);
-        reads.extend(parked.chain(self.intake.take_reads()));
+        reads.extend(parked.chain(self.intake.take_reads()).chain(self.epochs.take_reads()));
         reads
     }
 
@@ -89,7 +90,7 @@ impl Replica {
         let (now, number) = (cx.now(), self.epochs.promised.number());
         let until = self.readable_until(now);
         self.epochs.note_reads(until, cx);
-        if until.is_none() {
+        if !self.may_read(now) {
             return;
         }
         self.leaseless = None;
@@ -99,6 +100,10 @@ impl Replica {
                 Asked::Refused(error) => Reply::Error(error).encoded(),
                 Asked::Nothing(command) => self.keys.store().read_encoded(&command),
                 Asked::Key(key, command) if self.may_show(&key, &command, time) => {
+                    if let Some(eager) = &mut self.epochs.eager {
+                        eager.execute(read, |_| self.keys.store().read_encoded(&command));
+                        continue;
+                    }
                     cx.note(|| Fact::ServesLocally { number });
                     self.keys.store().read_encoded(&command)
                 }
@@ -135,6 +140,15 @@ impl Replica {
         }
     }
 
+    /// Whether it takes reads up now: under leases, or to ask afterwards.
+    fn may_read(&self, now: Time) -> bool {
+        if self.epochs.eager.is_some() { self.serves() } else { self.readable_until(now).is_some() }
+    }
+
+    pub(super) fn answer_reads(&mut self, replies: Replies) {
+        replies.into_iter().for_each(|(read, reply)| self.intake.on_read(read, reply));
+    }
+
     /// Until when this member may answer from its own copy, if it may.
     pub(super) fn readable_until(&self, now: Time) -> Option<Time> {
         self.epochs.leased_until(now).filter(|_| self.serves())
@@ -149,9 +163,9 @@ impl Replica {
     /// Called now and then.
     pub(super) fn look_after_reads(&mut self, cx: &mut Context<'_, Self>) {
         let now = cx.now();
-        match self.readable_until(now) {
-            Some(_) => self.leaseless = None,
-            None => drop(self.leaseless.get_or_insert(now)),
+        match self.may_read(now) {
+            true => self.leaseless = None,
+            false => drop(self.leaseless.get_or_insert(now)),
         }
         if self.is_leaseless(now) || !self.serves() {
             let other = self.other(now);

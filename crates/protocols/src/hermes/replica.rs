@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::clients::{Intake, PendingRead};
-use quorate_blocks::epochs::{self, Epochs};
+use quorate_blocks::epochs::{self, EagerReads, Epochs, Reads};
 use quorate_blocks::membership::Configuration;
 use quorate_blocks::state::Replicated;
 use quorate_blocks::walls::{ClockRequest, Own, Walls};
@@ -124,8 +124,9 @@ impl Machine for Replica {
             }
         }
         let patient = saved.restarted || config.group.waits_for_first_leader(me);
+        let is_bound = saved.restarted && config.reads == Reads::Lease;
         let times = (config.timeouts, config.lease);
-        let epochs = Epochs::new((me, members), times, promised, (patient, saved.restarted), cx);
+        let epochs = Epochs::new((me, members), times, promised, (patient, is_bound), cx);
         let mut replica = Replica {
             me,
             epochs,
@@ -147,6 +148,8 @@ impl Machine for Replica {
             walls: Walls::default(),
             config,
         };
+        let is_eager = replica.config.reads == Reads::EagerAlr;
+        replica.epochs.eager = is_eager.then(|| EagerReads::new(cx.random()));
         replica.restate(cx);
         replica.epochs.start(cx);
         replica.on_heartbeat_timer(cx);
@@ -205,6 +208,8 @@ impl Machine for Replica {
         self.serve_reads(cx);
         self.coordinate(cx);
         self.serve_reads(cx);
+        let replies = self.epochs.sync_reads(cx);
+        self.answer_reads(replies);
         self.send_versions(cx);
         for (proxy, message) in self.intake.flush(&self.nothing) {
             cx.send(proxy, Message::Client(message));
@@ -250,6 +255,8 @@ impl Replica {
         self.epochs.tend_leases(cx);
         self.repeat_fetch(cx);
         self.look_after_keys(cx);
+        let discarded = self.epochs.repeat_syncs(cx);
+        self.reads.extend(discarded);
         self.look_after_reads(cx);
     }
 

@@ -61,7 +61,7 @@ fn a_majority_of_the_chain_in_place_of_the_group() {
 
 #[test]
 fn a_reader_without_leases() {
-    crate::assert_reads_alone("chain", " reads=lease", "chain/reads-without-leases");
+    crate::assert_reads_alone("chain", " reads=lease", "epochs/reads-without-leases");
 }
 
 #[test]

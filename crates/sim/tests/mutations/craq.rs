@@ -40,7 +40,7 @@ fn a_read_that_is_executed_after_its_question() {
 
 #[test]
 fn a_reader_without_leases() {
-    crate::assert_reads_alone("craq", " reads=lease", "chain/reads-without-leases");
+    crate::assert_reads_alone("craq", " reads=lease", "epochs/reads-without-leases");
 }
 
 #[test]

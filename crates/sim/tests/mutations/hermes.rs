@@ -77,3 +77,13 @@ fn an_acknowledgement_of_an_earlier_epoch() {
     let is_lost = |text: &str| text.contains("p1 #5 = Value(Some(b\"1\"))");
     crate::assert_goes_wrong("hermes", "hermes/acks-of-earlier-epochs", text, is_lost);
 }
+
+#[test]
+fn a_reader_without_leases() {
+    crate::assert_reads_alone("hermes", " reads=lease", "epochs/reads-without-leases");
+}
+
+#[test]
+fn eager_reads_that_ask_nobody() {
+    crate::assert_reads_alone("hermes", " reads=eager-alr", "eager-alr/ask-nobody");
+}
