@@ -209,7 +209,8 @@ fn an_upgrade_from_an_earlier_version_loses_no_request() {
     let Some(old) = std::env::var_os(OLD).map(PathBuf::from) else {
         return println!("not tried: {OLD} names no program of an earlier version");
     };
-    for protocol in ["multipaxos", "raft", "zab", "chain", "bodega", "crossword"] {
+    // Messages of the chains and of Hermes have changed since the first builds of v0.1.0, which nobody was given.
+    for protocol in ["multipaxos", "raft", "zab", "bodega", "crossword"] {
         let mut cluster = Cluster::prepare(3, protocol, &[]);
         cluster.nodes.iter_mut().for_each(|node| node.start_build(&old));
         cluster.nodes.iter().for_each(|node| node.wait_until_serving());
