@@ -374,7 +374,7 @@ fn build(
         operator: Operator::new(members(options.nodes), members(nodes)),
         logs: groups.iter().map(|_| Logs::default()).collect(),
         network,
-        knobs: Knobs::draw(&mut knobs),
+        knobs: Knobs::draw(&mut knobs, options.values),
         counts,
         panels: groups
             .iter()

@@ -191,6 +191,15 @@ fn a_leader_that_is_slow_has_the_time_that_all_reads_through_it_take() {
     assert_passes("crossword", &Options { nodes: 7, ..seed(2943, "all", &["crossword.shards=1"]) });
 }
 
+/// A state with strings of 1 MiB was written in pieces of one byte: for more than 20 s nothing else was durable, and
+/// one candidate after the other took ballots that nobody was asked to promise.
+#[test]
+fn groups_with_values_of_1_mib_are_led_soon() {
+    for (protocol, number) in [("crossword", 139), ("rspaxos", 173), ("craft", 74)] {
+        assert_passes(protocol, &Options { nodes: 5, values: 1 << 20, ..seed(number, "all", &[]) });
+    }
+}
+
 /// It had promised leases of the next epoch before that was on its disk, and after a crash those of the epoch before.
 #[test]
 fn a_member_of_a_chain_promises_leases_of_no_epoch_that_it_may_forget() {

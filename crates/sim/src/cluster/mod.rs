@@ -63,11 +63,13 @@ pub(crate) struct Knobs {
 }
 
 impl Knobs {
-    pub fn draw(random: &mut Random) -> Knobs {
+    /// `values`: the most bytes of a string, which takes a thousand pieces at most: in pieces of a byte, a state with a
+    /// few strings of 1 MiB would keep a disk busy for longer than a group has to recover.
+    pub fn draw(random: &mut Random, values: usize) -> Knobs {
         Knobs {
             batch: *random.pick(&[1, 4, 16, 256]),
             checkpoint: *random.pick(&[5, 20, 60, 200]),
-            piece: *random.pick(&[1, 100, 1000, 65536]),
+            piece: values.div_ceil(1000).max(*random.pick(&[1, 100, 1000, 65536])),
             wake: *random.pick(&[2_000, 20_000, 200_000]),
         }
     }

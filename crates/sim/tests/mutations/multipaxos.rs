@@ -176,3 +176,10 @@ fn a_candidate_that_deposes_others_though_its_disk_hangs() {
     let deposes = |text: &str| text.contains("r2 <- r3 Reject");
     assert_goes_wrong("multipaxos", "now/Reject", text, deposes);
 }
+
+#[test]
+fn a_candidate_that_goes_from_ballot_to_ballot_though_its_disk_hangs() {
+    let text = trace!("paxos/multipaxos", "candidate-whose-disk-hangs");
+    let moves = |text: &str| text.contains("r3 persist Promise { ballot: b2.3");
+    assert_goes_wrong("multipaxos", "paxos/stand-without-a-disk", text, moves);
+}

@@ -146,6 +146,14 @@ impl<P: Policy> Replica<P> {
         self.adopt(cx);
     }
 
+    /// Whether it stands, and its own promise is not durable yet: then none of its requests has left. It must not take
+    /// one ballot after the other: where a disk is slower than an election timeout, it would be in a higher one each
+    /// time when the others have promised, and nobody would ever lead.
+    fn waits_for_its_disk(&self) -> bool {
+        let waits = matches!(&self.role, Role::Candidate(preparation) if !preparation.has_promised(self.me));
+        waits && !mutation::active("paxos/stand-without-a-disk")
+    }
+
     pub(super) fn on_election_timer(&mut self, cx: &mut Context<'_, Self>) {
         let now = cx.now();
         let leads = matches!(self.role, Role::Leader(_));
@@ -158,7 +166,7 @@ impl<P: Policy> Replica<P> {
         let patience = self.monitor.restart(now, cx.random());
         cx.set_timer(Timer::Election, patience);
         // Nobody has to wait for one that has left.
-        if leads || self.draining || !all.contains(self.me) {
+        if leads || self.draining || !all.contains(self.me) || self.waits_for_its_disk() {
             return;
         }
         let mut tally = self.configuration.1.tally();

@@ -101,6 +101,11 @@ impl Preparation {
         self.tally.missing()
     }
 
+    /// Whether an acceptor has promised: it has replied, or has sent a part of its votes.
+    pub fn has_promised(&self, acceptor: NodeId) -> bool {
+        self.parts.contains_key(&acceptor) || !self.tally.missing().contains(acceptor)
+    }
+
     /// A replica has promised, and has these votes. The result comes with the reply that completes the majority.
     pub fn on_reply(&mut self, from: NodeId, reply: Votes) -> Reply {
         let Votes { from: first, committed, votes, next } = reply;
