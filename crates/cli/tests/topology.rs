@@ -4,10 +4,11 @@ mod support;
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use quorate_core::Topology;
-use support::{Connection, PATIENCE, Resp};
+use rustix::process::Signal;
+use support::{Cluster, Connection, PATIENCE, Resp};
 
 fn quorate(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
@@ -21,7 +22,7 @@ struct Up(Child);
 impl Drop for Up {
     fn drop(&mut self) {
         let pid = rustix::process::Pid::from_child(&self.0);
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        let _ = rustix::process::kill_process(pid, Signal::TERM);
         let _ = self.0.wait();
     }
 }
@@ -111,4 +112,52 @@ fn what_is_no_topology_and_who_has_no_site_is_refused_in_words() {
         assert_eq!(child.wait().unwrap().code(), Some(2), "{said}");
         assert!(said.contains(message), "{message:?} is not in {said}");
     }
+}
+
+/// Three sites, each so many milliseconds from each.
+fn three(sites: [&str; 3], millis: u64, rate: &str) -> String {
+    let [a, b, c] = sites;
+    format!(
+        "sites = [\"{a}\", \"{b}\", \"{c}\"]\nrate = \"{rate}\"\n[round-trips]\n{a} = {{ {b} = \"{millis}ms\", \
+         {c} = \"{millis}ms\" }}\n{b} = {{ {c} = \"{millis}ms\" }}\n"
+    )
+}
+
+#[test]
+fn a_topology_file_that_changes_its_sites_is_refused_at_sighup_and_links_stay_as_they_are() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let write = |text: String| std::fs::write(file.path(), text).unwrap();
+    let sites = ["a", "b", "c"];
+    write(three(sites, 40, "1Gbit/s"));
+    let path = file.path().display().to_string();
+    let flags = |node: usize| ["--topology", &path, "--site", sites[node]].map(str::to_owned).into();
+    let cluster = Cluster::start_each(3, "multipaxos", flags);
+    let mut connection = Connection::open(&cluster.nodes[0].resp).unwrap();
+    let mut write_takes = || {
+        let begin = Instant::now();
+        assert_eq!(connection.call(&[b"SET", b"k", b"v"]).unwrap(), Resp::Simple("OK".into()));
+        begin.elapsed()
+    };
+    // Another site, one more, shorter round trips.
+    for (refusals, text) in (1..).zip([
+        three(["a", "b", "d"], 1, "1Gbit/s"),
+        three(sites, 1, "1Gbit/s").replace("\"c\"]", "\"c\", \"d\"]")
+            + "d = { a = \"1ms\", b = \"1ms\", c = \"1ms\" }\n",
+        three(sites, 1, "1Gbit/s"),
+    ]) {
+        write(text);
+        for node in &cluster.nodes {
+            node.signal(Signal::HUP);
+            support::wait_for("the reason", || {
+                (node.lines_with("is not followed: ") == refusals).then_some(())
+            });
+        }
+        assert!(write_takes() >= Duration::from_millis(40), "a majority is a round trip away");
+    }
+    write(three(sites, 40, "2Gbit/s"));
+    for node in &cluster.nodes {
+        node.signal(Signal::HUP);
+        node.wait_for_line(&["links have the rates of the topology's file as it is now"]);
+    }
+    assert!(write_takes() >= Duration::from_millis(40));
 }
