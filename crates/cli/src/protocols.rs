@@ -22,7 +22,7 @@ impl Chosen {
     /// For those who speak with clients.
     pub fn key_scope(&self) -> KeyScope {
         let names = |groups: &Groups| groups.groups().iter().map(|protocol| protocol.name()).collect();
-        let groups = self.groups.map(|groups| KeyGroups::new(groups.partition(), names(groups)));
+        let groups = self.groups.map(|groups| KeyGroups::new(groups.partition.clone(), names(groups)));
         let protocols = self.protocol.groups();
         let capable = protocols.iter().map(|protocol| (protocol.name(), protocol.capabilities().multi_key));
         KeyScope::new(groups, capable)
@@ -30,8 +30,7 @@ impl Chosen {
 
     /// A key of each group; none where there are no groups.
     pub fn key_of_each_group(&self) -> Vec<String> {
-        let partition = self.groups.map(Groups::partition);
-        let groups = partition.iter().flat_map(|partition| partition.groups());
+        let groups = self.groups.iter().flat_map(|groups| groups.partition.groups());
         groups
             .map(|(_, from, _)| from.map_or_else(String::new, |key| String::from_utf8_lossy(key).into()))
             .collect()
@@ -43,7 +42,8 @@ pub fn choose(name: &str, flags: &GroupFlags) -> Result<Chosen, Failure> {
     let protocol = find(name)?;
     let keys = flags.group_keys.as_deref();
     let groups = match &flags.groups {
-        Some(groups) => Groups::parse(protocol, groups, keys).map_err(Failure::wrong)?.leak(),
+        // Drivers need a protocol until the process ends.
+        Some(groups) => Box::leak(Box::new(Groups::parse(protocol, groups, keys).map_err(Failure::wrong)?)),
         None if keys.is_some() => {
             return Err(Failure::wrong("--group-keys needs --groups, the number of groups"));
         }

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use bytes::Bytes;
 use quorate_blocks::state::level;
 use quorate_core::{
-    FeatureLevel, NodeId, Payload, ProcessId, ProxyId, Random, Request, RequestId, Saved, Status, Time,
-    WireError,
+    FeatureLevel, GroupId, NodeId, Payload, ProcessId, ProxyId, Random, Request, RequestId, Saved, Status,
+    Time, WireError,
 };
 use quorate_runtime::{AnyProcess, ConfiguredProtocol, Effects, Input, OwnMessages, Start};
 
@@ -188,6 +188,14 @@ impl Machines {
     /// Whether its replica leads.
     pub(crate) fn leads(&self) -> bool {
         self.node().is_some_and(|node| self.status().leader == Some(node))
+    }
+
+    /// The groups that its replicas lead; `None` stands for the only one.
+    pub(crate) fn led(&self) -> Vec<Option<GroupId>> {
+        let statuses = self.group_statuses();
+        let leads = |group: &GroupId| self.node.is_some() && statuses[group.index()].leader == self.node;
+        let groups = (0..statuses.len()).map(GroupId::at);
+        groups.filter(leads).map(|group| (statuses.len() > 1).then_some(group)).collect()
     }
 
     pub(crate) fn has_replica(&self) -> bool {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use quorate_core::{Access, Manage, Request, RequestId, Status, Time, WALL_CLOCK, Wire};
+use quorate_core::{
+    Access, GroupId, Manage, ManageGroup, Request, RequestId, Status, Time, WALL_CLOCK, Wire,
+};
 use quorate_tls::Credentials;
 use tracing::{info, warn};
 
@@ -31,9 +33,13 @@ const HAND_OVER: Duration = Duration::from_secs(5);
 /// Clients' requests and the monitor's have other ids and streams; nobody waits for the outcome.
 pub(super) const OWN: u64 = 1 << 62;
 
-/// Lets another node lead.
-fn hand_over(now: Time) -> (RequestId, Request) {
-    let command = Manage::Transfer { to: None }.to_bytes();
+/// Lets another node lead: this group, if there are several.
+fn hand_over(group: Option<GroupId>, now: Time) -> (RequestId, Request) {
+    let manage = Manage::Transfer { to: None };
+    let command = match group {
+        Some(group) => ManageGroup { group, manage }.to_bytes(),
+        None => manage.to_bytes(),
+    };
     let request =
         Request { stream: OWN, command, access: Access::Manage, deadline: now + HAND_OVER, after: 0 };
     (RequestId(OWN), request)
@@ -108,7 +114,7 @@ impl<F: Frontend> Loop<F> {
         if is_low && self.hand_over <= now && self.machines.leads() && metrics.peers_up.get() > 0 {
             self.hand_over = now + HAND_OVER_AGAIN;
             info!("the disk is nearly full: handing over to another leader");
-            self.ready.push(hand_over(now));
+            self.ready.extend(self.machines.led().into_iter().map(|group| hand_over(group, now)));
         }
         let memory = memory.unwrap_or_default();
         metrics.memory_used_bytes.set(memory.used);

@@ -16,17 +16,13 @@ pub struct GroupsImage(pub Vec<(GroupId, Snapshot)>);
 impl Image for GroupsImage {
     /// A cursor is a place in the list, and a cursor of the image there.
     fn piece(&self, cursor: &Bytes, limit: usize) -> Piece {
-        let (place, own) = match cursor.first() {
-            Some(place) => (*place, cursor.slice(1..)),
-            None => (0, Bytes::new()),
-        };
+        let place = cursor.first().copied().unwrap_or(0);
         let (group, image) = &self.0[usize::from(place)];
-        let Piece { bytes, next } = image.piece(&own, limit);
+        let Piece { bytes, next } = image.piece(&cursor.slice(cursor.len().min(1)..), limit);
         let header = (*group, next.is_none()).to_bytes();
         let next = match next {
             Some(own) => Some([&[place][..], &own].concat().into()),
-            None if usize::from(place) + 1 < self.0.len() => Some(vec![place + 1].into()),
-            None => None,
+            None => (usize::from(place) + 1 < self.0.len()).then(|| vec![place + 1].into()),
         };
         Piece { bytes: [&header[..], &bytes].concat().into(), next }
     }
@@ -45,10 +41,7 @@ impl Image for GroupsImage {
                 return Err(format!("the pieces of group {group} are not all there, one after the other"));
             }
         }
-        match pieces.next() {
-            Some(_) => Err("pieces follow the last group's".to_owned()),
-            None => Ok(()),
-        }
+        pieces.next().map_or(Ok(()), |_| Err("pieces follow the last group's".to_owned()))
     }
 }
 
@@ -72,21 +65,18 @@ impl Image for GroupImage {
 /// The images of so many groups in one that was read back. Reads it once, to find them.
 pub fn divide(whole: &Snapshot, groups: usize) -> Result<Vec<Option<Snapshot>>, WireError> {
     let mut found: Vec<Option<Snapshot>> = vec![None; groups];
-    let (mut cursor, mut begins) = (Bytes::new(), true);
-    loop {
-        let Piece { bytes, next } = whole.piece(&cursor, AS_IT_IS);
+    let (mut cursor, mut begins) = (Some(Bytes::new()), true);
+    while let Some(first) = cursor {
+        let Piece { bytes, next } = whole.piece(&first, AS_IT_IS);
         let (group, last, _) = split(bytes)?;
         if begins {
             let place = found.get_mut(group.index());
             let place = place.ok_or(WireError::Value { what: "group", found: group.get().into() })?;
-            *place = Some(Arc::new(GroupImage { whole: whole.clone(), first: cursor }));
+            *place = Some(Arc::new(GroupImage { whole: whole.clone(), first }));
         }
-        begins = last;
-        match next {
-            Some(next) => cursor = next,
-            None => return Ok(found),
-        }
+        (cursor, begins) = (next, last);
     }
+    Ok(found)
 }
 
 /// Whose a piece is, whether it is the last, and the piece.

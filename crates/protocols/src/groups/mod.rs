@@ -32,33 +32,19 @@ mod tests;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use quorate_core::{
-    Capabilities, Consistency, Group, GroupId, Payload, Saved, Settings, SettingsError, Snapshot,
-};
-use quorate_runtime::{AnyProcess, AnyProtocol, ConfiguredProtocol, Start};
+use quorate_core::{Capabilities, Consistency, Group, Settings, SettingsError};
+use quorate_runtime::{AnyProtocol, ConfiguredProtocol};
 use quorate_store::Partition;
 
-use process::GroupsProcess;
+use process::ConfiguredGroups;
 
 /// Groups with their protocols, and the keys of each.
 pub struct Groups {
-    partition: Arc<Partition>,
+    /// Which group has which keys.
+    pub partition: Arc<Partition>,
     protocols: Vec<&'static dyn AnyProtocol>,
     name: &'static str,
     flags: String,
-}
-
-impl Groups {
-    /// Which group has which keys.
-    pub fn partition(&self) -> Arc<Partition> {
-        self.partition.clone()
-    }
-
-    /// Until the process ends, as drivers need a protocol.
-    pub fn leak(self) -> &'static Groups {
-        Box::leak(Box::new(self))
-    }
 }
 
 impl AnyProtocol for Groups {
@@ -78,21 +64,19 @@ impl AnyProtocol for Groups {
     fn capabilities(&self) -> Capabilities {
         let all = self.protocols.iter().map(|protocol| protocol.capabilities());
         all.reduce(|one, other| Capabilities {
-            total_order: false,
             multi_key: one.multi_key && other.multi_key,
             failover: one.failover && other.failover,
             // Of seven, the larger one: there is no third kind.
             quorum: if (one.quorum)(7) < (other.quorum)(7) { other.quorum } else { one.quorum },
-            membership: false,
             transfer: one.transfer && other.transfer,
             rejoin: one.rejoin && other.rejoin,
-            rosters: false,
             diskless: one.diskless && other.diskless,
             reads: if one.reads == other.reads { one.reads } else { "as each group's protocol does" },
             // Others are refused where there are several groups.
             consistency: |_| Consistency::Linearizable,
             min_nodes: one.min_nodes.max(other.min_nodes),
             max_nodes: one.max_nodes.min(other.max_nodes),
+            ..one
         })
         .map(|can| Capabilities { total_order: false, membership: false, rosters: false, ..can })
         .expect("there is a group")
@@ -113,35 +97,14 @@ impl AnyProtocol for Groups {
             groups.push(protocol.configure(&Group { first_leader, ..group.clone() }, &mut own)?);
             let consistency = (protocol.capabilities().consistency)(&own);
             if self.protocols.len() > 1 && consistency == Consistency::Sequential {
-                let name = protocol.name();
                 return Err(SettingsError::Conflict(format!(
-                    "with these settings {name} has reads that are sequentially consistent, and several groups have no \
-                     common order of writes; choose another value of reads"
+                    "with these settings {} has reads that are sequentially consistent, and several groups have no \
+                     common order of writes; choose another value of reads",
+                    protocol.name()
                 )));
             }
             settings.take_as(own);
         }
         Ok(Arc::new(ConfiguredGroups { partition: self.partition.clone(), groups }))
-    }
-}
-
-struct ConfiguredGroups {
-    partition: Arc<Partition>,
-    groups: Vec<Arc<dyn ConfiguredProtocol>>,
-}
-
-impl ConfiguredProtocol for ConfiguredGroups {
-    fn group_of(&self, command: &Bytes) -> Option<GroupId> {
-        self.partition.group_of_encoded(command)
-    }
-
-    fn start(&self, start: Start) -> Box<dyn AnyProcess> {
-        Box::new(GroupsProcess::start(&self.groups, self.partition.clone(), start))
-    }
-
-    /// Every group begins with all of the state: what is not its own is never asked of it.
-    fn found(&self, state: Snapshot) -> Saved<Payload> {
-        let groups = self.groups.iter().map(|group| group.found(state.clone()));
-        process::join(groups.collect()).expect("there is a group")
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::{self, Debug};
+use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
@@ -20,7 +21,7 @@ use super::image::{GroupsImage, divide};
 use super::records::RecordOrder;
 
 /// See the [module](super).
-pub struct GroupsProcess {
+struct GroupsProcess {
     partition: Arc<Partition>,
     node: Option<NodeId>,
     proxy: ProxyId,
@@ -34,46 +35,52 @@ pub struct GroupsProcess {
 
 /// An input that waits for its step.
 enum TakenInput {
-    /// The group has taken it.
-    Of(GroupId),
-    /// Every group has taken it.
-    OfAll,
-    /// No one group's: the reply, or `None` if the groups that this node leads are to be led by others.
-    OfNone(RequestId, Request, Option<Bytes>),
+    /// These groups have taken it: one, or all.
+    Of(Range<usize>),
+    /// A request that is no one group's, and the reply.
+    Refused(RequestId, Request, Bytes),
 }
 
-/// What a group recovers from, and the places that its records have among all.
-type Divided = (Saved<Bytes>, Vec<usize>);
+/// Groups with the configurations of their machines.
+pub(super) struct ConfiguredGroups {
+    pub(super) partition: Arc<Partition>,
+    pub(super) groups: Vec<Arc<dyn ConfiguredProtocol>>,
+}
+
+impl ConfiguredProtocol for ConfiguredGroups {
+    fn group_of(&self, command: &Bytes) -> Option<GroupId> {
+        self.partition.group_of_encoded(command)
+    }
+
+    fn start(&self, start: Start) -> Box<dyn AnyProcess> {
+        let Start { proxy, node, at, mut random, observed, own } = start;
+        let start = |group: &Arc<dyn ConfiguredProtocol>| {
+            group.start(Start { proxy, node, at, random: random.fork(), observed, own })
+        };
+        Box::new(GroupsProcess {
+            partition: self.partition.clone(),
+            node,
+            proxy,
+            groups: self.groups.iter().map(start).collect(),
+            records: RecordOrder::new(self.groups.len()),
+            own: VecDeque::new(),
+            taken: None,
+            effects: Effects::default(),
+        })
+    }
+
+    /// Every group begins with all of the state: what is not its own is never asked of it.
+    fn found(&self, state: Snapshot) -> Saved<Payload> {
+        join(self.groups.iter().map(|group| group.found(state.clone())).collect())
+    }
+}
 
 /// Why operators cannot change groups yet.
 const FIXED: &[u8] = b"the members and rosters of several groups (--groups) cannot be changed yet";
 
 impl GroupsProcess {
-    /// Starts the groups' proxies.
-    pub fn start(groups: &[Arc<dyn ConfiguredProtocol>], partition: Arc<Partition>, start: Start) -> Self {
-        let Start { proxy, node, at, mut random, observed, own } = start;
-        let start = |group: &Arc<dyn ConfiguredProtocol>| {
-            group.start(Start { proxy, node, at, random: random.fork(), observed, own })
-        };
-        let groups: Vec<_> = groups.iter().map(start).collect();
-        GroupsProcess {
-            partition,
-            node,
-            proxy,
-            records: RecordOrder::new(groups.len()),
-            groups,
-            own: VecDeque::new(),
-            taken: None,
-            effects: Effects::default(),
-        }
-    }
-
     fn of(&self, group: GroupId) -> &dyn AnyProcess {
         &*self.groups[group.index()]
-    }
-
-    fn each(&self) -> impl Iterator<Item = (GroupId, &dyn AnyProcess)> {
-        self.groups.iter().enumerate().map(|(index, group)| (GroupId::at(index), &**group))
     }
 
     /// Whose a message or record is, and its encoding.
@@ -85,57 +92,45 @@ impl GroupsProcess {
         }
     }
 
-    /// Whose a request is, or what is to be done about one that is no one group's. What one group is asked of an
-    /// operator's request takes the place of that.
-    fn route(&self, request: &mut Request) -> Result<GroupId, Option<Bytes>> {
+    /// Whose a request is, or the reply to one that is no one group's. What one group is asked of an operator's request
+    /// takes the place of that; a request that names no group is the first one's.
+    fn route(&self, request: &mut Request) -> Result<GroupId, Bytes> {
         if request.access != Access::Manage {
-            let group = self.partition.group_of_encoded(&request.command);
-            return group.ok_or_else(|| Some(several_groups()));
+            return self.partition.group_of_encoded(&request.command).ok_or_else(several_groups);
         }
-        if let Ok(ManageGroup { group, manage: manage @ Manage::Transfer { .. } }) =
-            ManageGroup::from_bytes(request.command.clone())
-            && group.index() < self.groups.len()
-        {
-            request.command = manage.to_bytes();
-            return Ok(group);
-        }
-        match Manage::from_bytes(request.command.clone()) {
-            Ok(Manage::Transfer { to: None }) => Err(None),
-            Ok(_) | Err(_) => Err(Some(Managed::Refused(Bytes::from_static(FIXED)).to_bytes())),
-        }
-    }
-
-    /// How many of each group's records its messages may count on when so many of the log are durable.
-    fn durable_of_groups(&self, durable: u64) -> Vec<u64> {
-        match mutation::active("groups/records-of-another") {
-            true => vec![durable; self.groups.len()],
-            false => self.records.of_groups(durable),
+        let of_first = |manage| ManageGroup { group: GroupId::FIRST, manage };
+        let asked = ManageGroup::from_bytes(request.command.clone());
+        match asked.or_else(|_| Manage::from_bytes(request.command.clone()).map(of_first)) {
+            Ok(ManageGroup { group, manage })
+                if matches!(manage, Manage::Transfer { .. }) && group.index() < self.groups.len() =>
+            {
+                request.command = manage.to_bytes();
+                Ok(group)
+            }
+            Ok(_) | Err(_) => Err(Managed::Refused(Bytes::from_static(FIXED)).to_bytes()),
         }
     }
 
     /// Moves what the groups ask for to the effects of the process.
     fn gather(&mut self) {
         let GroupsProcess { groups, records: order, own: owners, effects: all, .. } = self;
-        for (index, group) in groups.iter_mut().enumerate() {
-            let group_id = GroupId::at(index);
+        for (index, process) in groups.iter_mut().enumerate() {
+            let group = GroupId::at(index);
             let Effects { records, barriers, frames, replies, facts, members, request_marks, slot_marks } =
-                group.effects();
-            let (others, own) = (order.total(), order.appended(group_id));
+                process.effects();
+            let (others, own) = (order.total(), order.appended(group));
             all.barriers.extend(barriers.drain(..).map(|barrier| others + barrier - own));
             for record in records.drain(..) {
-                order.append(group_id);
-                all.records.push(record.behind(header(group_id)));
+                order.append(group);
+                all.records.push(record.behind(header(group)));
             }
             for mut frame in frames.drain(..) {
-                if frame.own {
-                    owners.push_back(group_id);
-                }
-                frame.group = group_id;
-                frame.payload = frame.payload.behind(header(group_id));
+                owners.extend(frame.own.then_some(group));
+                (frame.group, frame.payload) = (group, frame.payload.behind(header(group)));
                 all.frames.push(frame);
             }
             all.replies.append(replies);
-            all.facts.extend(facts.drain(..).map(|(_, fact)| (group_id, fact)));
+            all.facts.extend(facts.drain(..).map(|(_, fact)| (group, fact)));
             // All have the same, and keep them.
             all.members.0 = members.0.take().or(all.members.0.take());
             all.members.1 = members.1.take().or(all.members.1.take());
@@ -144,29 +139,11 @@ impl GroupsProcess {
             slot_marks.clear();
         }
     }
-
-    fn divide(&self, saved: Saved<Bytes>) -> Result<Vec<Divided>, RecordError> {
-        let Saved { restarted, snapshot, records } = saved;
-        let error = |index| move |source| RecordError { index, source };
-        let snapshots = match snapshot {
-            Some(whole) => divide(&whole, self.groups.len()).map_err(error(0))?,
-            None => vec![None; self.groups.len()],
-        };
-        let of_group = |snapshot| (Saved { restarted, snapshot, records: Vec::new() }, Vec::new());
-        let mut groups: Vec<_> = snapshots.into_iter().map(of_group).collect();
-        for (index, record) in records.into_iter().enumerate() {
-            let (group, record) = self.of_group(record).map_err(error(index))?;
-            let (saved, places) = &mut groups[group.index()];
-            saved.records.push(record);
-            places.push(index);
-        }
-        Ok(groups)
-    }
 }
 
-/// What several groups have saved, as one; `None` if there are none.
-pub fn join(groups: Vec<Saved<Payload>>) -> Option<Saved<Payload>> {
-    let restarted = groups.first()?.restarted;
+/// What several groups have saved, as one.
+fn join(groups: Vec<Saved<Payload>>) -> Saved<Payload> {
+    let restarted = groups.iter().any(|group| group.restarted);
     let (mut images, mut all) = (Vec::new(), Vec::new());
     for (index, Saved { snapshot, records, .. }) in groups.into_iter().enumerate() {
         let group = GroupId::at(index);
@@ -174,7 +151,7 @@ pub fn join(groups: Vec<Saved<Payload>>) -> Option<Saved<Payload>> {
         all.extend(records.into_iter().map(|record| record.behind(header(group))));
     }
     let snapshot = (!images.is_empty()).then(|| Arc::new(GroupsImage(images)) as Snapshot);
-    Some(Saved { restarted, snapshot, records: all })
+    Saved { restarted, snapshot, records: all }
 }
 
 /// The byte before each message and record of a group: its number.
@@ -190,16 +167,15 @@ fn several_groups() -> Bytes {
 
 /// Samples of each group, those of one name together; what tells one from others of its name already stays.
 fn labelled(of_groups: impl Iterator<Item = Vec<Sample>>) -> Vec<Sample> {
-    let label = |group: GroupId, sample: Sample| match sample.label.clone() {
-        None => sample.with("group", group.to_string()),
-        Some((label, value)) => sample.with(label, format!("{group}:{value}")),
-    };
-    let samples = of_groups.enumerate().flat_map(|(index, samples)| {
-        samples.into_iter().map(move |sample| label(GroupId::at(index), sample))
-    });
-    let mut samples: Vec<_> = samples.collect();
-    samples.sort_by_key(|sample| sample.name);
-    samples
+    let mut all: Vec<Sample> = Vec::new();
+    for (group, samples) in (1..).zip(of_groups) {
+        all.extend(samples.into_iter().map(|sample| match sample.label.clone() {
+            None => sample.with("group", group.to_string()),
+            Some((label, value)) => sample.with(label, format!("{group}:{value}")),
+        }));
+    }
+    all.sort_by_key(|sample| sample.name);
+    all
 }
 
 /// A message or record of a group.
@@ -218,58 +194,50 @@ impl Decoded for OfGroup {
 }
 
 impl AnyProcess for GroupsProcess {
-    fn take(&mut self, input: Input) -> Result<Taken, WireError> {
+    fn take(&mut self, mut input: Input) -> Result<Taken, WireError> {
         assert!(self.taken.is_none(), "an input is waiting for its step");
-        let (group, input) = match input {
-            Input::Frame { from, to, payload } => {
-                let (mut group, payload) = self.of_group(payload)?;
+        let group = match &mut input {
+            Input::Frame { payload, .. } => {
+                let (mut group, own) = self.of_group(std::mem::take(payload))?;
                 // Now and then: each group goes on, and hears some of the others' messages.
-                if mutation::active("groups/message-to-another") && digest(&payload).is_multiple_of(4) {
+                if mutation::active("groups/message-to-another") && digest(&own).is_multiple_of(4) {
                     group = GroupId::FIRST;
                 }
-                (group, Input::Frame { from, to, payload })
+                *payload = own;
+                Some(group)
             }
-            Input::Own => (self.own.pop_front().expect("a frame announced it"), Input::Own),
-            Input::Request(id, mut request) => match self.route(&mut request) {
-                Ok(group) => (group, Input::Request(id, request)),
+            Input::Own => Some(self.own.pop_front().expect("a frame announced it")),
+            Input::Request(id, request) => match self.route(request) {
+                Ok(group) => Some(group),
                 Err(reply) => {
-                    self.taken = Some(TakenInput::OfNone(id, request, reply));
+                    self.taken = Some(TakenInput::Refused(*id, request.clone(), reply));
                     return Ok(Taken { to: self.proxy.into(), from: None, kind: "request" });
                 }
             },
-            Input::Drain => {
-                let taken = self.groups.iter_mut().map(|group| group.take(Input::Drain));
-                let taken = taken.collect::<Result<Vec<_>, _>>()?;
-                self.taken = Some(TakenInput::OfAll);
-                return Ok(taken[0]);
-            }
+            Input::Drain => None,
         };
-        let taken = self.groups[group.index()].take(input)?;
-        self.taken = Some(TakenInput::Of(group));
-        Ok(taken)
+        let groups = group.map_or(0..self.groups.len(), |group| group.index()..group.index() + 1);
+        let mut taken = None;
+        for group in &mut self.groups[groups.clone()] {
+            taken = Some(group.take(input.clone())?);
+        }
+        self.taken = Some(TakenInput::Of(groups));
+        Ok(taken.expect("there is a group"))
     }
 
     fn take_due_timer(&mut self, now: Time) -> Option<Taken> {
-        let deadlines = self.each().filter_map(|(group, process)| Some((process.deadline()?, group)));
-        let (_, group) = deadlines.min()?;
-        let taken = self.groups[group.index()].take_due_timer(now)?;
-        self.taken = Some(TakenInput::Of(group));
+        let deadlines =
+            self.groups.iter().enumerate().filter_map(|(at, group)| Some((group.deadline()?, at)));
+        let (_, at) = deadlines.min()?;
+        let taken = self.groups[at].take_due_timer(now)?;
+        self.taken = Some(TakenInput::Of(at..at + 1));
         Some(taken)
     }
 
     fn step(&mut self, at: Instant) {
         match self.taken.take().expect("an input was taken") {
-            TakenInput::Of(group) => self.groups[group.index()].step(at),
-            TakenInput::OfAll => self.groups.iter_mut().for_each(|group| group.step(at)),
-            // The node asks this of itself when its disk is nearly full, and waits for no reply.
-            TakenInput::OfNone(id, request, None) => {
-                let leads = |status: Status| status.leader.is_some() && status.leader == self.node;
-                for group in self.groups.iter_mut().filter(|group| group.status(at).is_some_and(leads)) {
-                    group.take(Input::Request(id, request.clone())).expect("a request is no frame");
-                    group.step(at);
-                }
-            }
-            TakenInput::OfNone(request, _, Some(reply)) => {
+            TakenInput::Of(groups) => self.groups[groups].iter_mut().for_each(|group| group.step(at)),
+            TakenInput::Refused(request, _, reply) => {
                 self.effects.replies.push(Answered { request, outcome: Outcome::Done(reply), slot: 0 });
             }
         }
@@ -282,24 +250,35 @@ impl AnyProcess for GroupsProcess {
     fn release(&mut self, durable: u64) {
         // All is durable where nothing is kept: what was persisted just now, too.
         self.gather();
-        let of_groups = self.durable_of_groups(durable);
+        let mut of_groups = self.records.of_groups(durable);
+        if mutation::active("groups/records-of-another") {
+            of_groups.fill(durable);
+        }
         self.groups.iter_mut().zip(of_groups).for_each(|(group, own)| group.release(own));
         self.records.settle(durable);
     }
 
     fn settle(&mut self, rounds: usize, clock: &dyn Fn() -> Instant) -> bool {
-        let mut at_rest = true;
-        for group in &mut self.groups {
-            at_rest &= group.settle(rounds, clock);
-        }
-        at_rest
+        let at_rest = self.groups.iter_mut().map(|group| group.settle(rounds, clock));
+        at_rest.fold(true, |all, one| all & one)
     }
 
     fn load(&mut self, saved: Saved<Bytes>) -> Result<(), RecordError> {
-        let divided = self.divide(saved)?;
-        for (group, (saved, places)) in self.groups.iter_mut().zip(divided) {
+        let Saved { restarted, snapshot, records } = saved;
+        let error = |index| move |source| RecordError { index, source };
+        let snapshots =
+            snapshot.map(|whole| divide(&whole, self.groups.len())).transpose().map_err(error(0))?;
+        let snapshots = snapshots.unwrap_or_else(|| vec![None; self.groups.len()]);
+        // Of each group, its records and their places among all.
+        let mut divided = vec![(Vec::new(), Vec::new()); self.groups.len()];
+        for (index, record) in records.into_iter().enumerate() {
+            let (group, record) = self.of_group(record).map_err(error(index))?;
+            divided[group.index()].0.push(record);
+            divided[group.index()].1.push(index);
+        }
+        for ((group, snapshot), (records, places)) in self.groups.iter_mut().zip(snapshots).zip(divided) {
             let among_all = |RecordError { index, source }| RecordError { index: places[index], source };
-            group.load(saved).map_err(among_all)?;
+            group.load(Saved { restarted, snapshot, records }).map_err(among_all)?;
         }
         Ok(())
     }
@@ -313,7 +292,7 @@ impl AnyProcess for GroupsProcess {
     }
 
     fn save(&self) -> Option<Saved<Payload>> {
-        join(self.groups.iter().map(|group| group.save()).collect::<Option<_>>()?)
+        Some(join(self.groups.iter().map(|group| group.save()).collect::<Option<_>>()?))
     }
 
     fn effects(&mut self) -> &mut Effects {
@@ -346,39 +325,33 @@ impl AnyProcess for GroupsProcess {
     }
 
     fn would_release(&self, durable: u64) -> bool {
-        let of_groups = self.durable_of_groups(durable);
+        let of_groups = self.records.of_groups(durable);
         self.groups.iter().zip(of_groups).any(|(group, own)| group.would_release(own))
     }
 
     /// What is true of the node whichever group is meant: it leads if it leads any, and its positions are sums.
     fn status(&self, at: Instant) -> Option<Status> {
         let groups = self.group_statuses(at);
-        let first = groups.first()?;
         let leads = |status: &&Status| status.leader.is_some() && status.leader == self.node;
         let shown = groups.iter().find(|status| status.role == "rejoining");
-        let shown = shown.or_else(|| groups.iter().find(leads)).unwrap_or(first);
+        let shown = shown.or_else(|| groups.iter().find(leads)).or(groups.first())?;
         let is_led = groups.iter().all(|status| status.leader.is_some());
         let mut peers: BTreeMap<NodeId, PeerStatus> = BTreeMap::new();
         for peer in groups.iter().flat_map(|status| &status.peers) {
             let of_all = peers.entry(peer.node).or_insert_with(|| peer.clone());
             of_all.lag = of_all.lag.max(peer.lag);
-            of_all.heard_ms = [of_all.heard_ms, peer.heard_ms].into_iter().flatten().min();
+            of_all.heard_ms = of_all.heard_ms.into_iter().chain(peer.heard_ms).min();
         }
-        let facts: BTreeMap<_, _> =
-            groups.iter().rev().flat_map(|status| status.facts.iter().cloned()).collect();
-        let ballots: Vec<_> = groups.iter().map(|status| status.ballot.as_str()).collect();
+        let facts: BTreeMap<_, _> = groups.iter().rev().flat_map(|status| status.facts.clone()).collect();
+        let alike = groups.iter().all(|status| status.reads == shown.reads);
         Some(Status {
             role: shown.role,
             leader: shown.leader.filter(|_| is_led || leads(&shown)),
-            ballot: ballots.join(","),
+            ballot: groups.iter().map(|status| &*status.ballot).collect::<Vec<_>>().join(","),
             committed: groups.iter().map(|status| status.committed).sum(),
             applied: groups.iter().map(|status| status.applied).sum(),
             lease: groups.iter().all(|status| status.lease),
-            reads: if groups.iter().all(|status| status.reads == first.reads) {
-                first.reads
-            } else {
-                "by group"
-            },
+            reads: if alike { shown.reads } else { "by group" },
             peers: peers.into_values().collect(),
             samples: labelled(groups.iter().map(|status| status.samples.clone())),
             facts: facts.into_iter().collect(),
@@ -396,8 +369,7 @@ impl AnyProcess for GroupsProcess {
     fn read(&self, command: &Bytes) -> Option<Bytes> {
         match self.partition.group_of_encoded(command) {
             Some(group) => self.of(group).read(command),
-            None if self.has_replica() => Some(several_groups()),
-            None => None,
+            None => self.has_replica().then(several_groups),
         }
     }
 
@@ -407,18 +379,18 @@ impl AnyProcess for GroupsProcess {
 
     fn taken_request(&self) -> Option<(RequestId, &Request)> {
         match self.taken.as_ref()? {
-            TakenInput::Of(group) => self.of(*group).taken_request(),
-            TakenInput::OfAll => None,
-            TakenInput::OfNone(id, request, _) => Some((*id, request)),
+            TakenInput::Of(groups) => self.groups[groups.start].taken_request(),
+            TakenInput::Refused(id, request, _) => Some((*id, request)),
         }
     }
 
     fn describe_taken(&self) -> String {
         match &self.taken {
             None => "nothing".to_owned(),
-            Some(TakenInput::Of(group)) => format!("{group}:{}", self.of(*group).describe_taken()),
-            Some(TakenInput::OfAll) => self.of(GroupId::FIRST).describe_taken(),
-            Some(TakenInput::OfNone(id, request, _)) => format!("{:x} {request:?}", id.0),
+            Some(TakenInput::Of(groups)) => {
+                format!("{}:{}", groups.start + 1, self.groups[groups.start].describe_taken())
+            }
+            Some(TakenInput::Refused(id, request, _)) => format!("{:x} {request:?}", id.0),
         }
     }
 

@@ -10,8 +10,7 @@ use quorate_core::GroupId;
 pub struct RecordOrder {
     /// Of each group, how many records went to the log.
     appended: Vec<u64>,
-    /// Of each group, how many of these are among the first `settled`.
-    before: Vec<u64>,
+    /// The order of so many is forgotten.
     settled: u64,
     /// Of which group each record after those is.
     later: VecDeque<GroupId>,
@@ -20,7 +19,7 @@ pub struct RecordOrder {
 impl RecordOrder {
     /// Of so many groups, without records.
     pub fn new(groups: usize) -> RecordOrder {
-        RecordOrder { appended: vec![0; groups], before: vec![0; groups], settled: 0, later: VecDeque::new() }
+        RecordOrder { appended: vec![0; groups], settled: 0, later: VecDeque::new() }
     }
 
     /// A group's next record is the log's next.
@@ -42,23 +41,17 @@ impl RecordOrder {
     /// How many of the log's first `upto` records are each group's; all, if there are fewer. `upto` is no smaller than
     /// it was when [`settle`](Self::settle) was called last.
     pub fn of_groups(&self, upto: u64) -> Vec<u64> {
-        let more = upto.checked_sub(self.settled).expect("what is durable stays so");
-        let more = usize::try_from(more).unwrap_or(usize::MAX).min(self.later.len());
-        let mut of_groups = self.before.clone();
-        for group in self.later.range(..more) {
-            of_groups[group.index()] += 1;
-        }
+        let more = upto.min(self.total()).checked_sub(self.settled).expect("what is durable stays so");
+        let mut of_groups = self.appended.clone();
+        self.later.range(more as usize..).for_each(|group| of_groups[group.index()] -= 1);
         of_groups
     }
 
     /// Forgets the order of the log's first `upto` records: they are durable.
     pub fn settle(&mut self, upto: u64) {
-        while self.settled < upto
-            && let Some(group) = self.later.pop_front()
-        {
-            self.before[group.index()] += 1;
-            self.settled += 1;
-        }
+        let upto = upto.clamp(self.settled, self.total());
+        self.later.drain(..(upto - self.settled) as usize);
+        self.settled = upto;
     }
 }
 
