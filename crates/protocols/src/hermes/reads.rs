@@ -57,10 +57,13 @@ impl Replica {
 
     /// Somebody who can serve clients in place of this member, as far as it knows.
     pub(super) fn other(&self, now: Time) -> Option<NodeId> {
-        let heard = self.epochs.owns() || self.epochs.monitor.has_leader(now);
         let others = self.whole.without(self.me);
         let after = others.iter().find(|node| *node > self.me);
-        after.or(others.iter().next()).filter(|_| heard)
+        after.or(others.iter().next()).filter(|_| self.hears_owner(now))
+    }
+
+    fn hears_owner(&self, now: Time) -> bool {
+        self.epochs.owns() || self.epochs.monitor.has_leader(now)
     }
 
     /// All reads that wait.
@@ -93,7 +96,9 @@ impl Replica {
         if !self.may_read(now) {
             return;
         }
-        self.leaseless = None;
+        if self.hears_owner(now) {
+            self.leaseless = None;
+        }
         let time = self.time(now, cx.wall());
         for read in std::mem::take(&mut self.reads) {
             let reply = match self.asked(&read.command) {
@@ -154,16 +159,19 @@ impl Replica {
         self.epochs.leased_until(now).filter(|_| self.serves())
     }
 
-    /// Whether it has had no leases for so long that its clients are better off elsewhere. It may be slow for good.
+    /// Whether it has had no leases for so long, or has heard no owner, that its clients are better off elsewhere. It
+    /// may be slow for good, or in an epoch that is over.
     fn is_leaseless(&self, now: Time) -> bool {
         let limit = PATIENCE * self.config.timeouts.election;
-        self.leaseless.is_some_and(|since| now.since(since) >= limit) && self.other(now).is_some()
+        let is_left_behind = !self.hears_owner(now) && !mutation::active("hermes/left-behind");
+        self.leaseless.is_some_and(|since| now.since(since) >= limit)
+            && (is_left_behind || self.other(now).is_some())
     }
 
     /// Called now and then.
     pub(super) fn look_after_reads(&mut self, cx: &mut Context<'_, Self>) {
         let now = cx.now();
-        match self.may_read(now) {
+        match self.may_read(now) && self.hears_owner(now) {
             true => self.leaseless = None,
             false => drop(self.leaseless.get_or_insert(now)),
         }

@@ -62,6 +62,22 @@ fn a_lease_that_is_promised_before_its_epoch_is_durable() {
     crate::assert_goes_wrong("hermes", "now/Renew", text, reads_before_sync);
 }
 
+/// Two candidates that cannot reach each other take the promise of the third in turn.
+#[test]
+fn a_promise_that_is_taken_back_before_its_epoch_is_stated() {
+    let text = trace!("hermes", "promise-that-is-not-taken-back");
+    let begins_anew = |text: &str| !text.contains("r1 leader leader r1 ballot 1.1");
+    crate::assert_goes_wrong("hermes", "hermes/promises-taken-back", text, begins_anew);
+}
+
+/// It takes what it is asked for, for ever.
+#[test]
+fn a_member_in_an_epoch_that_is_over_and_hears_of_no_other() {
+    let text = trace!("hermes", "member-that-is-left-behind");
+    let waits = |text: &str| !text.contains("p3 #3 = Value");
+    crate::assert_goes_wrong("hermes", "hermes/left-behind", text, waits);
+}
+
 /// It answers the owner, so it is waited for.
 #[test]
 fn a_sign_of_life_of_a_member_whose_disk_hangs() {
