@@ -58,6 +58,8 @@ const PARTS: usize = 256;
 pub struct Keys {
     store: Store,
     parts: Vec<Arc<BTreeMap<Key, Held>>>,
+    /// How many are not valid.
+    invalid: usize,
 }
 
 impl std::fmt::Debug for Keys {
@@ -74,7 +76,7 @@ impl Keys {
     /// With what a group begins with.
     pub fn new(mut store: Store) -> Keys {
         store.settle_unordered();
-        let mut keys = Keys { store: Store::new(), parts: vec![Arc::default(); PARTS] };
+        let mut keys = Keys { store: Store::new(), parts: vec![Arc::default(); PARTS], invalid: 0 };
         let (version, held) = (store.revision().max(1), Record::default());
         let at = Timestamp { epoch: 0, version, writer: 0 };
         for key in store.entries().map(|entry| Key::copy_from_slice(entry.key)) {
@@ -104,8 +106,15 @@ impl Keys {
         self.get(key).is_none_or(|held| held.valid)
     }
 
+    /// How many keys are not valid here.
+    pub fn invalid(&self) -> usize {
+        self.invalid
+    }
+
     fn hold(&mut self, key: &Key, held: Held) {
-        Arc::make_mut(&mut self.parts[part(key)]).insert(key.clone(), held);
+        self.invalid += usize::from(!held.valid);
+        let before = Arc::make_mut(&mut self.parts[part(key)]).insert(key.clone(), held);
+        self.invalid -= usize::from(before.is_some_and(|held| !held.valid));
     }
 
     /// Takes a version over; one whose value cannot be read is none.
@@ -119,6 +128,8 @@ impl Keys {
     /// The version that is here is committed, or not known to be.
     pub fn set_valid(&mut self, key: &Key, valid: bool) {
         if let Some(held) = Arc::make_mut(&mut self.parts[part(key)]).get_mut(key) {
+            self.invalid += usize::from(!valid);
+            self.invalid -= usize::from(!held.valid);
             held.valid = valid;
         }
     }
