@@ -6,56 +6,17 @@ use super::{
     BODEGA, EARLIER, FIG8, FIG9, FIG10_TRACE, FIG11, FIG12, FIG13_TRACE, FIG14, FIG15, FIG16, HEADLINE,
     MIXES, NAMES, PASSIVE, QUORUM_LEASES,
 };
-use crate::instrument::grid::{Data, Figure};
+use crate::instrument::charts::{bars, lines, right};
+use crate::instrument::grid::Data;
 
 const GEO: [&str; 5] = ["EU", "VA", "OR", "CA", "JP"];
 const WAN: [&str; 5] = ["WI", "UT", "SC", "MA", "APT"];
-
-/// Bars: groups of a dimension, one bar each for some of what is compared.
-fn bars(
-    data: &Data,
-    figure: &Figure,
-    names: &[&str],
-    (at, dim, groups): (&[(&str, &str)], &str, &[&str]),
-    number: &str,
-    chart: Chart,
-) -> Chart {
-    names.iter().fold(chart.groups(groups), |chart, name| {
-        let value = |(at_group, group): (usize, &&str)| {
-            let keys = [&[(figure.dims[0], *name), (dim, *group)], at].concat();
-            Some((at_group as f64, data.number(figure, &keys, number)?))
-        };
-        chart.line(name, groups.iter().enumerate().filter_map(value).collect(), false)
-    })
-}
-
-/// A line for each of what is compared, over a dimension of numbers.
-fn lines(
-    data: &Data,
-    figure: &Figure,
-    names: &[&str],
-    (at, dim, log): (&[(&str, &str)], &str, bool),
-    number: &str,
-    chart: Chart,
-) -> Chart {
-    names.iter().fold(chart, |chart, name| {
-        let keys = [&[(figure.dims[0], *name)], at].concat();
-        let points = data.line(figure, &keys, dim, number).into_iter();
-        let points = points.map(|(x, y)| (if log { x.log2() } else { x }, y)).collect();
-        chart.line(name, points, true)
-    })
-}
-
-fn right(mut chart: Chart) -> Chart {
-    chart.legend_right = true;
-    chart
-}
 
 pub fn headline(data: &Data) -> Vec<Chart> {
     let groups = ["1", "10"];
     let panel = |(setup, number): (&str, &str)| {
         let title = format!("{setup}: {}", number.replace('_', " "));
-        let chart = right(Chart::new(&title, "% writes", "÷ Bodega's", Scale::Log));
+        let chart = right(&title, "% writes", "÷ Bodega's", Scale::Log);
         let at = [("setup", setup), ("c_ms", "1")];
         // Both ends of the abstract's range.
         bars(data, &HEADLINE, &EARLIER, (&at, "writes_percent", &groups), number, chart).paper(vec![
@@ -85,7 +46,7 @@ pub fn fig8(data: &Data) -> Vec<Chart> {
                     continue;
                 }
                 let title = format!("{cluster}, {writes}% writes");
-                let chart = right(Chart::new(&title, "site of the clients", y, Scale::Log));
+                let chart = right(&title, "site of the clients", y, Scale::Log);
                 let at = [("cluster", cluster), ("writes_percent", writes)];
                 charts.push(bars(data, &FIG8, &NAMES, (&at, "site", sites), number, chart));
             }
@@ -93,7 +54,7 @@ pub fn fig8(data: &Data) -> Vec<Chart> {
     }
     for (kind, writes) in [("reads", "0"), ("reads", "1"), ("reads", "10"), ("writes", "10")] {
         let title = format!("WAN, {kind}, {writes}% writes");
-        let chart = right(Chart::new(&title, "ms", "share", Scale::Linear(Some(1.05))));
+        let chart = right(&title, "ms", "share", Scale::Linear(Some(1.05)));
         charts.push(NAMES.iter().fold(chart, |chart, name| {
             let at = [("protocol", *name), ("operations", kind), ("writes_percent", writes)];
             let curve = data.line(&FIG9, &at, "share", "at_most");
@@ -104,12 +65,8 @@ pub fn fig8(data: &Data) -> Vec<Chart> {
 }
 
 pub fn fig10(data: &Data) -> Vec<Chart> {
-    let chart = right(Chart::new(
-        "responders beside the leader",
-        "ms from the write",
-        "latency, ms",
-        Scale::Linear(None),
-    ));
+    let chart =
+        right("responders beside the leader", "ms from the write", "latency, ms", Scale::Linear(None));
     let names = [QUORUM_LEASES, PASSIVE, BODEGA];
     vec![names.iter().fold(chart, |chart, name| {
         let line = data.line(&FIG10_TRACE, &[("protocol", name)], "ms", "read");
@@ -118,19 +75,18 @@ pub fn fig10(data: &Data) -> Vec<Chart> {
 }
 
 pub fn fig11(data: &Data) -> Vec<Chart> {
-    let chart = right(Chart::new("all sites", "share of writes, log2 of %", "operations/s", Scale::Log));
+    let chart = right("all sites", "share of writes, log2 of %", "operations/s", Scale::Log);
     vec![lines(data, &FIG11, &NAMES, (&[], "writes_percent", true), "operations", chart)]
 }
 
 pub fn fig12(data: &Data) -> Vec<Chart> {
-    let chart = right(Chart::new("all sites", "size of values, log2 of bytes", "operations/s", Scale::Log));
+    let chart = right("all sites", "size of values, log2 of bytes", "operations/s", Scale::Log);
     vec![lines(data, &FIG12, &NAMES, (&[], "value_bytes", true), "operations", chart)]
 }
 
 pub fn fig13(data: &Data) -> Vec<Chart> {
-    let chart = Chart::new("the client at WI", "s at which operations finish", "latency, ms", Scale::Log);
-    let mut chart =
-        lines(data, &FIG13_TRACE, &["reads", "writes"], (&[], "s", false), "latency", right(chart));
+    let chart = right("the client at WI", "s at which operations finish", "latency, ms", Scale::Log);
+    let mut chart = lines(data, &FIG13_TRACE, &["reads", "writes"], (&[], "s", false), "latency", chart);
     chart.marks = vec![(0.8, "UT dies".to_owned()), (7.2, "new roster".to_owned())];
     vec![chart]
 }
@@ -169,7 +125,7 @@ pub fn fig15(data: &Data) -> Vec<Chart> {
 pub fn fig16(data: &Data) -> Vec<Chart> {
     let mixes = MIXES.map(|(mix, _)| mix);
     let panel = |(scenario, number, y): (&str, &str, &str)| {
-        let chart = right(Chart::new(scenario, "workload", y, Scale::Log));
+        let chart = right(scenario, "workload", y, Scale::Log);
         let at = [("scenario", scenario), ("cluster", "WAN")];
         bars(data, &FIG16, &NAMES, (&at, "workload", &mixes), number, chart)
     };

@@ -41,8 +41,8 @@ mod table1;
 #[cfg(feature = "measure")]
 mod world;
 
-use crate::instrument::grid::{Figure, Time};
-use crate::instrument::{Experiment, Paper, experiment};
+use crate::instrument::grid::figures;
+use crate::instrument::{Experiment, Paper, experiments};
 
 /// What `cargo xtask figures` needs to know.
 pub const PAPER: Paper = Paper {
@@ -94,246 +94,70 @@ const EARLIER: [&str; 6] = [LEADER_LEASES, EPAXOS, PQR, PQR_LEASES, QUORUM_LEASE
 /// YCSB's mixes and their shares of writes, in the paper's order.
 const MIXES: [(&str, f64); 5] = [("A", 0.5), ("B", 0.05), ("C", 0.0), ("D", 0.05), ("F", 0.25)];
 
-/// A figure that the simulator measures.
-const fn figure(
-    id: &'static str,
-    dims: &'static [&'static str],
-    numbers: &'static [(&'static str, &'static str)],
-) -> Figure {
-    Figure { id, time: Time::Virtual, dims, numbers }
+figures! {
+    FIG1 = "fig1": protocol, writes_percent => asked_of_another, slower_than_c, votes_per_read;
+    TABLE1 = "table1": protocol, cluster, site =>
+        W "ms", W_formula "ms", W_off, R "ms", R_formula "ms", R_off, "R*" "ms", "R*_formula" "ms", "R*_off",
+        "D*" "ms", "D*_formula" "ms", "D*_off";
+    SETTINGS = "settings": cluster =>
+        c "ms", l "ms", m "ms", N "ms", responders_to_leader "ms", all_pairs "ms";
+    FIG8 = "fig8": protocol, cluster, writes_percent, place, site =>
+        operations "/s", normalized, read_mean "ms", read_p50 "ms", read_p99 "ms", "read_p99.9" "ms",
+        write_mean "ms", write_p99 "ms", l "ms", R "ms", read_p50_off, outliers;
+    FIG8_ALL = "fig8-all": protocol, cluster, writes_percent =>
+        operations "/s", read_mean "ms", read_at_responders "ms", write_mean "ms", read_p99 "ms",
+        "read_p99.9" "ms";
+    HEADLINE = "headline": protocol, setup, c_ms, writes_percent =>
+        read_local "ms", read_all_alike "ms", read_all_weighted "ms", local, all_alike, all_weighted;
+    FIG9 = "fig9": protocol, operations, writes_percent, share => at_most "ms";
+    FIG10 = "fig10": protocol =>
+        window "ms", window_over_half_m, window_over_half_N, level "ms", level_over_l, asked_of_another,
+        wait_apart_from_window "ms";
+    FIG10_SITES = "fig10-sites": protocol, site => window "ms", level "ms", slowest "ms";
+    FIG10_TRACE = "fig10-trace": protocol, ms => read "ms";
+    FIG11 = "fig11": protocol, writes_percent => operations "/s";
+    FIG12 = "fig12": protocol, value_bytes => operations "/s", share_of_an_interface;
+    FIG13 = "fig13": scenario =>
+        early_writes, reads, slow_reads, slow_reads_of_other_keys, slowest_read "ms",
+        slowest_read_elsewhere "ms", writes_again "ms", waited_for_expiry "ms", regular_change "ms",
+        regular_over_failure, slowest_write_at_change "ms", slowest_read_at_change "ms", failed;
+    FIG13_CHANGE = "fig13-change": cluster =>
+        change "ms", mean_round_trip "ms", rounds, longest_round_trip "ms";
+    FIG13_TRACE = "fig13-trace": operations, s => latency "ms";
+    FIG14 = "fig14": protocol, cluster, responders =>
+        read_mean "ms", read_deviation "ms", write_mean "ms", write_deviation "ms", read_weighted "ms",
+        write_weighted "ms", operations "/s", write_off;
+    FIG15 = "fig15": roster, cluster, covered_percent =>
+        read_mean "ms", read_deviation "ms", write_mean "ms", write_deviation "ms", read_weighted "ms",
+        write_weighted "ms", operations "/s";
+    FIG16 = "fig16": protocol, scenario, workload, cluster =>
+        operations "/s", normalized, read_mean "ms", write_mean "ms", write_over_all_nodes;
+    LAB = "lab" in Real: service, workload, cluster =>
+        operations "/s", read_mean "ms", write_mean "ms", server_cpu "ms", emulator_cpu;
+    LAB_SITES = "lab-sites" in Real: service, workload, cluster, site =>
+        operations "/s", read_mean "ms", read_p99 "ms", write_mean "ms", write_p99 "ms";
+    LAB_LINKS = "lab-links" in Real: cluster, from, to => wanted "ms", median "ms", longest "ms";
+    HOLDS = "holds": protocol => held_reads, mean "ms", longest "ms";
+    IDLE = "idle": protocol => messages "/s";
 }
 
-static FIG1: Figure = figure(
-    "fig1",
-    &["protocol", "writes_percent"],
-    &[("asked_of_another", ""), ("slower_than_c", ""), ("votes_per_read", "")],
-);
-static TABLE1: Figure = figure(
-    "table1",
-    &["protocol", "cluster", "site"],
-    &[
-        ("W", "ms"),
-        ("W_formula", "ms"),
-        ("W_off", ""),
-        ("R", "ms"),
-        ("R_formula", "ms"),
-        ("R_off", ""),
-        ("R*", "ms"),
-        ("R*_formula", "ms"),
-        ("R*_off", ""),
-        ("D*", "ms"),
-        ("D*_formula", "ms"),
-        ("D*_off", ""),
-    ],
-);
-static SETTINGS: Figure = figure(
-    "settings",
-    &["cluster"],
-    &[
-        ("c", "ms"),
-        ("l", "ms"),
-        ("m", "ms"),
-        ("N", "ms"),
-        ("responders_to_leader", "ms"),
-        ("all_pairs", "ms"),
-    ],
-);
-static FIG8: Figure = figure(
-    "fig8",
-    &["protocol", "cluster", "writes_percent", "place", "site"],
-    &[
-        ("operations", "/s"),
-        ("normalized", ""),
-        ("read_mean", "ms"),
-        ("read_p50", "ms"),
-        ("read_p99", "ms"),
-        ("read_p99.9", "ms"),
-        ("write_mean", "ms"),
-        ("write_p99", "ms"),
-        ("l", "ms"),
-        ("R", "ms"),
-        ("read_p50_off", ""),
-        ("outliers", ""),
-    ],
-);
-static FIG8_ALL: Figure = figure(
-    "fig8-all",
-    &["protocol", "cluster", "writes_percent"],
-    &[
-        ("operations", "/s"),
-        ("read_mean", "ms"),
-        ("read_at_responders", "ms"),
-        ("write_mean", "ms"),
-        ("read_p99", "ms"),
-        ("read_p99.9", "ms"),
-    ],
-);
-static HEADLINE: Figure = figure(
-    "headline",
-    &["protocol", "setup", "c_ms", "writes_percent"],
-    &[
-        ("read_local", "ms"),
-        ("read_all_alike", "ms"),
-        ("read_all_weighted", "ms"),
-        ("local", ""),
-        ("all_alike", ""),
-        ("all_weighted", ""),
-    ],
-);
-static FIG9: Figure =
-    figure("fig9", &["protocol", "operations", "writes_percent", "share"], &[("at_most", "ms")]);
-static FIG10: Figure = figure(
-    "fig10",
-    &["protocol"],
-    &[
-        ("window", "ms"),
-        ("window_over_half_m", ""),
-        ("window_over_half_N", ""),
-        ("level", "ms"),
-        ("level_over_l", ""),
-        ("asked_of_another", ""),
-        ("wait_apart_from_window", "ms"),
-    ],
-);
-static FIG10_SITES: Figure =
-    figure("fig10-sites", &["protocol", "site"], &[("window", "ms"), ("level", "ms"), ("slowest", "ms")]);
-static FIG10_TRACE: Figure = figure("fig10-trace", &["protocol", "ms"], &[("read", "ms")]);
-static FIG11: Figure = figure("fig11", &["protocol", "writes_percent"], &[("operations", "/s")]);
-static FIG12: Figure =
-    figure("fig12", &["protocol", "value_bytes"], &[("operations", "/s"), ("share_of_an_interface", "")]);
-static FIG13: Figure = figure(
-    "fig13",
-    &["scenario"],
-    &[
-        ("early_writes", ""),
-        ("reads", ""),
-        ("slow_reads", ""),
-        ("slow_reads_of_other_keys", ""),
-        ("slowest_read", "ms"),
-        ("slowest_read_elsewhere", "ms"),
-        ("writes_again", "ms"),
-        ("waited_for_expiry", "ms"),
-        ("regular_change", "ms"),
-        ("regular_over_failure", ""),
-        ("slowest_write_at_change", "ms"),
-        ("slowest_read_at_change", "ms"),
-        ("failed", ""),
-    ],
-);
-static FIG13_CHANGE: Figure = figure(
-    "fig13-change",
-    &["cluster"],
-    &[("change", "ms"), ("mean_round_trip", "ms"), ("rounds", ""), ("longest_round_trip", "ms")],
-);
-static FIG13_TRACE: Figure = figure("fig13-trace", &["operations", "s"], &[("latency", "ms")]);
-/// What Figures 14 and 15 show of all sites together.
-const MEANS: &[(&str, &str)] = &[
-    ("read_mean", "ms"),
-    ("read_deviation", "ms"),
-    ("write_mean", "ms"),
-    ("write_deviation", "ms"),
-    ("read_weighted", "ms"),
-    ("write_weighted", "ms"),
-    ("operations", "/s"),
-    ("write_off", ""),
-];
-static FIG14: Figure = figure("fig14", &["protocol", "cluster", "responders"], MEANS);
-static FIG15: Figure = figure("fig15", &["roster", "cluster", "covered_percent"], MEANS.split_at(7).0);
-static FIG16: Figure = figure(
-    "fig16",
-    &["protocol", "scenario", "workload", "cluster"],
-    &[
-        ("operations", "/s"),
-        ("normalized", ""),
-        ("read_mean", "ms"),
-        ("write_mean", "ms"),
-        ("write_over_all_nodes", ""),
-    ],
-);
-static LAB: Figure = Figure {
-    id: "lab",
-    time: Time::Real,
-    dims: &["service", "workload", "cluster"],
-    numbers: &[
-        ("operations", "/s"),
-        ("read_mean", "ms"),
-        ("write_mean", "ms"),
-        ("server_cpu", "ms"),
-        ("emulator_cpu", ""),
-    ],
+const EXPERIMENTS: &[Experiment] = experiments! {
+    "headline": HEADLINE =>
+        panels::headline, charts::headline, "mean reads of earlier protocols ÷ Bodega's, c = 1 ms";
+    "fig1": FIG1 => fig1::measure;
+    "table1": TABLE1, SETTINGS => table1::measure;
+    "fig8": FIG8, FIG8_ALL, FIG9 =>
+        panels::measure, charts::fig8,
+        "throughput, reads and writes by site; the share of operations that take at most so long";
+    "fig10": FIG10, FIG10_SITES, FIG10_TRACE =>
+        fig10::measure, charts::fig10, "mean latency of the reads that end in each millisecond";
+    "fig11": FIG11 => sweeps::fig11, charts::fig11, "operations a second of all sites";
+    "fig12": FIG12 => sweeps::fig12, charts::fig12, "operations a second of all sites";
+    "fig13": FIG13, FIG13_CHANGE, FIG13_TRACE =>
+        fig13::measure, charts::fig13, "mean latency by when operations finish";
+    "fig14": FIG14 => sweeps::fig14, charts::fig14, "mean latency, weighted by operations";
+    "fig15": FIG15 => sweeps::fig15, charts::fig15, "mean latency, each site counting alike";
+    "fig16": FIG16 => sweeps::fig16, charts::fig16, "throughput, reads and writes by workload";
+    "lab": LAB, LAB_SITES, LAB_LINKS => lab::measure;
+    "holds": HOLDS, IDLE => holds::measure;
 };
-static LAB_SITES: Figure = Figure {
-    id: "lab-sites",
-    time: Time::Real,
-    dims: &["service", "workload", "cluster", "site"],
-    numbers: &[
-        ("operations", "/s"),
-        ("read_mean", "ms"),
-        ("read_p99", "ms"),
-        ("write_mean", "ms"),
-        ("write_p99", "ms"),
-    ],
-};
-static LAB_LINKS: Figure = Figure {
-    id: "lab-links",
-    time: Time::Real,
-    dims: &["cluster", "from", "to"],
-    numbers: &[("wanted", "ms"), ("median", "ms"), ("longest", "ms")],
-};
-static HOLDS: Figure =
-    figure("holds", &["protocol"], &[("held_reads", ""), ("mean", "ms"), ("longest", "ms")]);
-static IDLE: Figure = figure("idle", &["protocol"], &[("messages", "/s")]);
-
-const EXPERIMENTS: &[Experiment] = &[
-    experiment!(
-        "headline",
-        &[&HEADLINE],
-        Some(("mean reads of earlier protocols ÷ Bodega's, c = 1 ms", charts::headline)),
-        panels::headline
-    ),
-    experiment!("fig1", &[&FIG1], None, fig1::measure),
-    experiment!("table1", &[&TABLE1, &SETTINGS], None, table1::measure),
-    experiment!(
-        "fig8",
-        &[&FIG8, &FIG8_ALL, &FIG9],
-        Some((
-            "throughput, reads and writes by site; the share of operations that take at most so long",
-            charts::fig8
-        )),
-        panels::measure
-    ),
-    experiment!(
-        "fig10",
-        &[&FIG10, &FIG10_SITES, &FIG10_TRACE],
-        Some(("mean latency of the reads that end in each millisecond", charts::fig10)),
-        fig10::measure
-    ),
-    experiment!("fig11", &[&FIG11], Some(("operations a second of all sites", charts::fig11)), sweeps::fig11),
-    experiment!("fig12", &[&FIG12], Some(("operations a second of all sites", charts::fig12)), sweeps::fig12),
-    experiment!(
-        "fig13",
-        &[&FIG13, &FIG13_CHANGE, &FIG13_TRACE],
-        Some(("mean latency by when operations finish", charts::fig13)),
-        fig13::measure
-    ),
-    experiment!(
-        "fig14",
-        &[&FIG14],
-        Some(("mean latency, weighted by operations", charts::fig14)),
-        sweeps::fig14
-    ),
-    experiment!(
-        "fig15",
-        &[&FIG15],
-        Some(("mean latency, each site counting alike", charts::fig15)),
-        sweeps::fig15
-    ),
-    experiment!(
-        "fig16",
-        &[&FIG16],
-        Some(("throughput, reads and writes by workload", charts::fig16)),
-        sweeps::fig16
-    ),
-    experiment!("lab", &[&LAB, &LAB_SITES, &LAB_LINKS], None, lab::measure),
-    experiment!("holds", &[&HOLDS, &IDLE], None, holds::measure),
-];

@@ -61,21 +61,20 @@ pub fn measure(bench: &Bench) -> Result<Vec<Rows>> {
             let site_name = &topology.sites()[site];
             let keys: [&dyn std::fmt::Display; 5] =
                 [&candidate.name, &world.title, writes, &world.place(site), site_name];
-            sites.push(Row { numbers, ..Row::of(&keys, []) });
+            sites.push(Row::of(&keys, numbers));
         }
         let local: Vec<_> = responders.iter().map(|site| here.reads[*site].clone()).collect();
         let mean = |of: &[_]| Seen::overall(of).map(|(mean, _)| mean);
         let tail = Seen::quantiles(&here.reads, &[0.99, 0.999]);
         let numbers =
-            vec![Some(here.total()), mean(&here.reads), mean(&local), mean(&here.writes), tail[0], tail[1]];
-        all.push(Row { numbers, ..Row::of(&[&candidate.name, &world.title, writes], []) });
+            [Some(here.total()), mean(&here.reads), mean(&local), mean(&here.writes), tail[0], tail[1]];
+        all.push(Row::of(&[&candidate.name, &world.title, writes], numbers));
         if world.name == WAN.name {
             let curve = |kind: &'static str, of: &[_]| {
                 let at = Seen::quantiles(of, &SHARES);
-                SHARES.iter().zip(at).map(move |(share, ms)| Row {
-                    numbers: vec![ms],
-                    ..Row::of(&[&candidate.name, &kind, writes, share], [])
-                })
+                let all = SHARES.iter().zip(at);
+                let rows = all.map(|(share, ms)| Row::of(&[&candidate.name, &kind, writes, share], [ms]));
+                rows.collect::<Vec<_>>()
             };
             curves.extend(curve("reads", &here.reads));
             // Writes of all workloads are alike (B-9.1); those at 10% are the most.
@@ -112,8 +111,7 @@ pub fn headline(bench: &Bench) -> Result<Vec<Rows>> {
             *other == BODEGA && set == setup && c == near && share == writes
         });
         let ratio = |at: usize| Some(means[at]? / bodega?.1[at]?);
-        let numbers = means.iter().copied().chain((0..3).map(ratio)).collect();
-        Row { numbers, ..Row::of(&[name, setup, near, writes], []) }
+        Row::of(&[name, setup, near, writes], means.iter().copied().chain((0..3).map(ratio)))
     });
     Ok(vec![Rows(&HEADLINE, rows.collect())])
 }

@@ -134,14 +134,14 @@ pub fn fig16(bench: &Bench) -> Result<Vec<Rows>> {
         let (topology, all) = (world.topology(), (0..world.sites()).collect::<Vec<_>>());
         let formula = |site: &usize| candidate_write(world, &topology, &all, *site);
         let all_nodes = all.iter().map(formula).sum::<f64>() / all.len() as f64;
-        let numbers = vec![
+        let numbers = [
             Some(here.total()),
             base.map(|(_, base)| here.total() / base.total()),
             mean(&here.reads),
             mean(&here.writes),
             mean(&here.writes).map(|ms| ms / all_nodes),
         ];
-        Row { numbers, ..Row::of(&[&candidate.name, scenario, mix, &world.title], []) }
+        Row::of(&[&candidate.name, scenario, mix, &world.title], numbers)
     });
     Ok(vec![Rows(&FIG16, rows.collect())])
 }

@@ -1,6 +1,5 @@
 //! The paper's two clusters, a third without distances that differ, and runs in them.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,7 +10,7 @@ use quorate_store::{Command, Condition, Expiry};
 
 use super::candidates::Candidate;
 use super::model::Model;
-use crate::instrument::Result;
+use crate::instrument::{Result, closed_loops};
 
 /// Nanoseconds in a millisecond.
 pub const MS: u64 = 1_000_000;
@@ -114,34 +113,20 @@ impl World {
         (capacity, near): (Capacity, f64),
         end: u64,
     ) -> Result<Setup> {
-        let mut setup = Setup {
-            nodes: self.sites(),
-            groups: 1,
-            machines: Vec::new(),
-            proxies: 0,
-            settings: self.settings(candidate, responders),
-            between_nodes: Delay::Fixed(0),
+        let setup = Setup {
             topology: Some(self.topology()),
-            links: BTreeMap::new(),
             to_clients: Delay::Fixed((near * MS as f64) as u64 / 2),
-            sync: 0,
             capacity,
-            clock_error: Some(50_000),
             end: READY,
-            seed: 0,
+            ..closed_loops::setup(self.sites(), self.settings(candidate, responders))
         };
         let leads = |measured: &Measured| {
             let last = measured.facts.iter().rev().find(|(_, _, fact)| matches!(fact, Fact::Leads { .. }));
             // Who has no leader has none that is wrong.
             last.is_none_or(|(_, node, _)| usize::from(node.get()) == self.leader() + 1)
         };
-        for seed in 1..=SEEDS {
-            setup.seed = seed;
-            if leads(&run(candidate, &setup, Load::default())?) {
-                return Ok(Setup { end, ..setup });
-            }
-        }
-        Err(format!("{}: {} leads with none of {SEEDS} seeds", candidate.name, self.leader))
+        let is_led = |setup: &Setup| Ok(leads(&run(candidate, setup, Load::default())?));
+        Ok(Setup { end, ..closed_loops::seeded(setup, 1..SEEDS + 1, is_led)? })
     }
 }
 

@@ -4,12 +4,13 @@ use quorate_core::{Link, Random, Rate};
 use quorate_sim::experiment::Act;
 
 use super::world::{
-    self, Candidate, Closed, Cluster, FIVE, Op, READY, SECOND, Seen, WARM_UP, all_pairs, known, mix, regional,
+    self, Candidate, Closed, Cluster, FIVE, FIXED, READY, SECOND, Seen, WARM_UP, known, links, mean_shards,
+    mix, regional,
 };
 use super::{CROSSWORD, FIG10, FIG10_TRACE, FIG11, FIG11_LOG, FIG11_TRACE, RSPAXOS};
 use crate::instrument::Result;
 use crate::instrument::grid::{Row, Rows};
-use crate::instrument::measure::Bench;
+use crate::instrument::measure::{Bench, pairs};
 
 /// Where the figures' time begins.
 const ORIGIN: u64 = READY + SECOND + WARM_UP;
@@ -19,16 +20,9 @@ const PHASES: [&str; 5] = ["64 KB", "4 KB", "4 KB, 100 Mbit/s", "4 KB, 1 Gbit/s"
 /// A change may show for so long.
 const SETTLING: u64 = 3 * SECOND;
 
-/// Crossword with each valid number of shards, which the figure has no lines for.
-static FIXED: [Candidate; 3] = [
-    Candidate { name: "Crossword, c = 1", protocol: "crossword", settings: &["crossword.shards=1"] },
-    Candidate { name: "Crossword, c = 2", protocol: "crossword", settings: &["crossword.shards=2"] },
-    Candidate { name: "Crossword, c = 3", protocol: "crossword", settings: &["crossword.shards=3"] },
-];
-
 /// All links change at an instant.
 fn change(at: u64, link: impl Fn(usize, usize) -> Link) -> Vec<(u64, Act)> {
-    all_pairs(5, link).map(|((from, to), link)| (at, Act::Link(from, to, link))).collect()
+    links(5, link).into_iter().map(|((from, to), link)| (at, Act::Link(from, to, link))).collect()
 }
 
 pub fn fig10(bench: &Bench) -> Result<Vec<Rows>> {
@@ -43,7 +37,7 @@ pub fn fig10(bench: &Bench) -> Result<Vec<Rows>> {
     };
     let seen = bench.each(&candidates, |&candidate| {
         let pick = Box::new(move |_: usize, random: &mut Random, now| {
-            Op::Put(world::around(if now < begin(1) { 64_000 } else { 4_000 }, random))
+            Some(world::around(if now < begin(1) { 64_000 } else { 4_000 }, random))
         });
         let acts =
             [change(begin(2), |_, _| slow), change(begin(3), |_, _| regional()), change(begin(4), lagging)];
@@ -57,14 +51,10 @@ pub fn fig10(bench: &Bench) -> Result<Vec<Rows>> {
         let best = |of: &[Seen]| of.iter().map(rate).fold(0.0, f64::max);
         let (others, fixed) = (best(&seen[..4]), best(&seen[5..]));
         for (candidate, seen) in candidates.iter().zip(&seen) {
-            let numbers = vec![
-                Some(rate(seen)),
-                Some(rate(seen) / others),
-                Some(rate(seen) / fixed),
-                Some(settling(seen, begin(number), begin(number + 1))),
-                seen.mean_shards(settled(number)),
-            ];
-            rows.push(Row { numbers, ..Row::of(&[&candidate.name, &phase], []) });
+            let (rate, settling) = (rate(seen), settling(seen, begin(number), begin(number + 1)));
+            let numbers = [rate, rate / others, rate / fixed, settling].map(Some);
+            let shards = mean_shards(seen, settled(number));
+            rows.push(Row::of(&[&candidate.name, &phase], numbers.into_iter().chain([shards])));
         }
     }
     let trace =
@@ -86,8 +76,8 @@ fn settling(seen: &Seen, from: u64, until: u64) -> f64 {
 fn trace(name: &'static str, seen: &Seen, end: u64) -> Vec<Row> {
     let row = |at: u64| {
         let between = (at, at + SECOND);
-        let numbers = vec![Some(seen.rate(between)), seen.mean_shards(between)];
-        Row { numbers, ..Row::of(&[&name, &((at - ORIGIN) / SECOND)], []) }
+        let numbers = [Some(seen.rate(between)), mean_shards(seen, between)];
+        Row::of(&[&name, &((at - ORIGIN) / SECOND)], numbers)
     };
     (ORIGIN..end).step_by(SECOND as usize).map(row).collect()
 }
@@ -117,34 +107,30 @@ fn gap(seen: &Seen, crash: u64, until: u64) -> Option<f64> {
 }
 
 pub fn fig11(bench: &Bench) -> Result<Vec<Rows>> {
-    let runs = if bench.quick { 1 } else { 3 };
+    let runs: &[u32] = if bench.quick { &[1] } else { &[1, 2, 3] };
     let [first, second, end] = CRASHES;
-    let points: Vec<_> =
-        FIVE.iter().flat_map(|candidate| (1..=runs).map(move |run| (candidate, run))).collect();
-    let seen = bench.each(&points, |&(candidate, run)| {
+    let seen = bench.each(&pairs(&FIVE.each_ref(), runs), |&(candidate, run)| {
         let seen = failing(candidate, 100 * u64::from(run), &[first, second], end)?;
         let at = |offset: u64| ORIGIN + offset;
         let (calm, last) = ((at(second - LEVEL), at(second)), (at(end - LEVEL), at(end)));
-        let numbers = vec![
+        let numbers = [
             gap(&seen, at(first), at(second)),
             gap(&seen, at(second), at(end)),
             Some(seen.rate((at(first - LEVEL / 2), at(first)))),
             Some(seen.rate(calm)),
             Some(seen.rate(last)),
-            seen.mean_shards(calm),
-            seen.mean_shards(last),
+            mean_shards(&seen, calm),
+            mean_shards(&seen, last),
         ];
         let trace = if run == 1 { trace(candidate.name, &seen, at(end)) } else { Vec::new() };
-        Ok((Row { run, numbers, ..Row::of(&[&candidate.name], []) }, trace))
+        Ok((Row { run, ..Row::of(&[&candidate.name], numbers) }, trace))
     })?;
     let (rows, traces): (Vec<_>, Vec<_>) = seen.into_iter().unzip();
-    let loads = [5u64, 10, 20];
-    let lengths = [RSPAXOS, CROSSWORD].into_iter().flat_map(|name| loads.map(|load| (name, load)));
-    let grown = bench.each(&lengths.collect::<Vec<_>>(), |(name, load)| {
+    let grown = bench.each(&pairs(&[RSPAXOS, CROSSWORD], &[5, 10, 20]), |(name, load)| {
         let crash = load * SECOND / 2;
         let until = crash + 25 * SECOND;
         let seen = failing(known(name), 100, &[crash], until)?;
-        Ok(Row { numbers: vec![gap(&seen, ORIGIN + crash, ORIGIN + until)], ..Row::of(&[name, load], []) })
+        Ok(Row::of(&[name, load], [gap(&seen, ORIGIN + crash, ORIGIN + until)]))
     })?;
     Ok(vec![Rows(&FIG11, rows), Rows(&FIG11_LOG, grown), Rows(&FIG11_TRACE, traces.concat())])
 }

@@ -12,23 +12,16 @@ use crate::instrument::grid::{Row, Rows};
 use crate::instrument::measure::{Bench, median_time};
 
 const KB: usize = 1 << 10;
-/// Bytes, and the paper's microseconds for them; it has none for the first and 128 KiB.
-const SIZES: [(usize, Option<f64>); 8] = [
-    (8, None),
-    (4 * KB, Some(1.0)),
-    (16 * KB, Some(4.0)),
-    (64 * KB, Some(16.0)),
-    (128 * KB, None),
-    (256 * KB, Some(77.0)),
-    (1024 * KB, Some(1000.0)),
-    (4096 * KB, Some(6000.0)),
-];
+const SIZES: [usize; 8] = [8, 4 * KB, 16 * KB, 64 * KB, 128 * KB, 256 * KB, 1024 * KB, 4096 * KB];
+/// The paper's microseconds for them.
+const PAPER: [Option<f64>; 8] =
+    [None, Some(1.0), Some(4.0), Some(16.0), None, Some(77.0), Some(1000.0), Some(6000.0)];
 
 pub fn measure(bench: &Bench) -> Result<Vec<Rows>> {
     let code = Code::new(5, 3).map_err(|wrong| wrong.to_string())?;
     let mut rows = Vec::new();
     for run in 1..=if bench.quick { 1 } else { 5 } {
-        for (size, paper) in SIZES {
+        for (size, paper) in SIZES.into_iter().zip(PAPER) {
             bench.say(&format!("{size} B, run {run}"))?;
             let mut random = Random::new(size as u64);
             let value: Bytes = (0..size).map(|_| random.u64() as u8).collect::<Vec<_>>().into();
@@ -39,9 +32,8 @@ pub fn measure(bench: &Bench) -> Result<Vec<Rows>> {
             let new = shards.iter().filter(|shard| !inside.contains(&shard.as_ptr())).map(Bytes::len);
             let memory = new.sum::<usize>() as f64 / size as f64;
             let speed = size as f64 / micros / 1000.0;
-            let numbers =
-                vec![Some(micros), paper, paper.map(|paper| micros / paper), Some(memory), Some(speed)];
-            rows.push(Row { run, numbers, ..Row::of(&[&size], []) });
+            let numbers = [Some(micros), paper, paper.map(|paper| micros / paper), Some(memory), Some(speed)];
+            rows.push(Row { run, ..Row::of(&[&size], numbers) });
         }
     }
     Ok(vec![Rows(&TABLE1, rows)])

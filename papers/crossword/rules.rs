@@ -3,33 +3,15 @@
 
 mod odd;
 
-use super::{
-    CHAIN, CHOOSER, CRAFT, CROSSWORD, FIG4, FIG4_FIXED, FIG4_FRONT, FIG7, FIG8_CLUSTERS, FIG8_PUTS,
-    FIG8_SIZES, FIG9, FIG10, FIG11, FIG11_LOG, FIG12, FIG13, FIG14, FIG15, FIG16, FORCED, GAP_0, GAP_40,
-    GAP_400, LOWER_BOUND, MULTIPAXOS, RAFT, RSPAXOS, STRAGGLER, TABLE1, UNBALANCED,
-};
+use super::*;
 use crate::instrument::rule::{Check, Rule, Values, rule};
-use odd::{
-    best_everywhere, best_where_mixed, fastest_below_saturation, follows_latency, highest, is_between,
-    least_gain, longer_quorum, most, near_best, reaches_a_limit, share_of_encoding, slowest_below_saturation,
-    threshold,
-};
+use odd::*;
 
 /// One for each claim that numbers judge.
 pub fn rules() -> Vec<Rule> {
-    [
-        headlines(),
-        region(),
-        static_loads(),
-        sensitivity(),
-        instance(),
-        changes(),
-        failures(),
-        gossip(),
-        macros(),
-        costs(),
-    ]
-    .concat()
+    let all =
+        [headlines, region, static_loads, sensitivity, instance, changes, failures, gossip, macros, costs];
+    all.map(|rules| rules()).concat()
 }
 
 /// Throughput of Crossword ÷ another's, at the values of Figure 7.

@@ -1,10 +1,13 @@
-//! Simulated clusters under closed loops of clients: which protocol, what clients ask for, and what counts of a run.
+//! Simulated clusters under loops of clients: which protocol, what clients ask for, and what counts of a run.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
 
 use bytes::Bytes;
 use quorate_check::linearizability;
-use quorate_core::{Fact, NodeId, Random};
+use quorate_core::{Fact, Link, NodeId, Random};
 use quorate_protocols::registry;
-use quorate_sim::experiment::{self, Clients, Load, Measured, Operation, Setup};
+use quorate_sim::experiment::{self, Ask, Capacity, Clients, Delay, Load, Measured, Operation, Setup};
 use quorate_store::{Command, Condition, Expiry};
 
 use super::Result;
@@ -12,6 +15,8 @@ use super::Result;
 /// Nanoseconds in a millisecond.
 pub const MS: u64 = 1_000_000;
 pub const SECOND: u64 = 1_000 * MS;
+/// There is a leader by then, and it has its leases.
+pub const READY: u64 = 5 * SECOND;
 
 /// A protocol with its settings.
 #[derive(Debug)]
@@ -25,10 +30,30 @@ pub struct Candidate {
 }
 
 impl Candidate {
+    pub const fn new(
+        name: &'static str,
+        protocol: &'static str,
+        settings: &'static [&'static str],
+    ) -> Candidate {
+        Candidate { name, protocol, settings }
+    }
+
+    /// The settings of a setup.
+    pub fn settings(&self) -> Vec<String> {
+        self.settings.iter().map(ToString::to_string).collect()
+    }
+
     /// Runs a cluster of it under a load.
     pub fn measure(&self, setup: &Setup, load: Load<'_>) -> Result<Measured> {
         let measured = experiment::measure(registry::named(self.protocol), setup, load);
         measured.map_err(|error| format!("{}: {error}", self.name))
+    }
+
+    /// What clients see between two instants, which must be linearizable.
+    pub fn seen(&self, setup: &Setup, load: Load<'_>, counted: (u64, u64)) -> Result<Seen> {
+        let measured = self.measure(setup, load)?;
+        self.check(&measured)?;
+        Ok(Seen { measured, counted, nodes: setup.nodes })
     }
 
     /// An error unless what clients saw is linearizable.
@@ -41,6 +66,47 @@ impl Candidate {
 /// A node by its number, from 1.
 pub fn node(number: usize) -> NodeId {
     NodeId::new(number as u64).expect("numbers begin at 1")
+}
+
+/// Nodes until they are ready, whose links, disks and processors take no time.
+pub fn setup(nodes: usize, settings: Vec<String>) -> Setup {
+    Setup {
+        nodes,
+        groups: 1,
+        machines: Vec::new(),
+        proxies: 0,
+        settings,
+        between_nodes: Delay::Fixed(0),
+        topology: None,
+        links: BTreeMap::new(),
+        to_clients: Delay::Fixed(0),
+        sync: 0,
+        capacity: Capacity::UNLIMITED,
+        clock_error: Some(50_000),
+        end: READY,
+        seed: 1,
+    }
+}
+
+/// A setup with the first of these seeds with which it is as it should be, where it ends at rest.
+pub fn seeded(
+    mut setup: Setup,
+    seeds: Range<u64>,
+    mut is_right: impl FnMut(&Setup) -> Result<bool>,
+) -> Result<Setup> {
+    for seed in seeds.clone() {
+        setup.seed = seed;
+        if is_right(&setup)? {
+            return Ok(setup);
+        }
+    }
+    Err(format!("{:?} leads where it should with no seed of {seeds:?}", setup.settings))
+}
+
+/// From each of so many nodes to each other one.
+pub fn links(nodes: usize, link: impl Fn(usize, usize) -> Link) -> BTreeMap<(NodeId, NodeId), Link> {
+    let pairs = (1..=nodes).flat_map(|from| (1..=nodes).map(move |to| (from, to)));
+    pairs.filter(|(from, to)| from != to).map(|(from, to)| ((node(from), node(to)), link(from, to))).collect()
 }
 
 /// A read of a key.
@@ -70,10 +136,61 @@ pub fn clients<'a>(
     Clients { count, from, until, think: 0, patience, draw: Box::new(draw) }
 }
 
-/// Operations that succeeded and ended in a stretch of time.
-pub fn ended(measured: &Measured, (from, until): (u64, u64)) -> impl Iterator<Item = &Operation> {
-    let ended = move |op: &&Operation| op.succeeded && op.ended.is_some_and(|at| (from..until).contains(&at));
-    measured.operations.iter().filter(ended)
+/// A write of each proxy, at an instant: its first one opens its session, which takes as long again.
+pub fn openings(proxies: usize, at: u64, patience: u64, write: impl Fn(usize) -> Command) -> Vec<Ask> {
+    (0..proxies).map(|proxy| Ask { at, proxy, command: write(proxy), patience }).collect()
+}
+
+/// An open loop at the first proxy: one command each so many ns.
+pub fn stream(between: Range<u64>, gap: u64, command: impl Fn(u64) -> Command) -> Vec<Ask> {
+    let times = (0..).zip(between.step_by(gap as usize));
+    times.map(|(number, at)| Ask { at, proxy: 0, command: command(number), patience: 30 * SECOND }).collect()
+}
+
+/// What clients saw, and what the replicas stated.
+pub struct Seen {
+    pub measured: Measured,
+    /// Between these instants is counted, in ns.
+    pub counted: (u64, u64),
+    pub nodes: usize,
+}
+
+impl Seen {
+    /// Operations that succeeded and ended in a stretch of time; of one kind, if one is given.
+    pub fn ended(&self, between: (u64, u64), writes: Option<bool>) -> impl Iterator<Item = &Operation> {
+        let mine = move |op: &&Operation| writes.is_none_or(|writes| writes == op.writes);
+        self.measured.operations.iter().filter(move |op| has_ended(op, between)).filter(mine)
+    }
+
+    /// Whether an operation is counted.
+    pub fn counts(&self, op: &Operation) -> bool {
+        has_ended(op, self.counted)
+    }
+
+    /// Operations a second between two moments, in ns.
+    pub fn rate(&self, between: (u64, u64)) -> f64 {
+        self.ended(between, None).count() as f64 * SECOND as f64 / (between.1 - between.0) as f64
+    }
+
+    /// Latencies of what is counted, of one kind, if one is given; in units of so many ns.
+    pub fn latencies(&self, writes: Option<bool>, unit: u64) -> Vec<f64> {
+        let all = self.ended(self.counted, writes).filter_map(Operation::latency);
+        all.map(|nanos| nanos as f64 / unit as f64).collect()
+    }
+
+    /// Their mean; an error if there are none.
+    pub fn mean(&self, writes: Option<bool>, unit: u64) -> Result<f64> {
+        mean(&self.latencies(writes, unit)).ok_or_else(|| "no operation ended".to_owned())
+    }
+}
+
+fn has_ended(op: &Operation, (from, until): (u64, u64)) -> bool {
+    op.succeeded && op.ended.is_some_and(|at| (from..until).contains(&at))
+}
+
+/// The arithmetic mean; `None` of no values.
+pub fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
 /// Who led at an instant.

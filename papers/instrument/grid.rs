@@ -17,6 +17,25 @@ pub struct Figure {
     pub numbers: &'static [(&'static str, &'static str)],
 }
 
+/// Declares [`Figure`]s, each an ID, its dimensions, and its numbers with their units; of virtual time, unless it says
+/// `in Real`.
+macro_rules! figures {
+    ($($name:ident = $id:literal $(in $time:ident)?:
+        $($dim:ident),+ => $($number:tt $($unit:literal)?),+;)+) => {$(
+        static $name: $crate::instrument::grid::Figure = $crate::instrument::grid::Figure {
+            id: $id,
+            time: $crate::instrument::grid::figures!(@time $($time)?),
+            dims: &[$(stringify!($dim)),+],
+            numbers: &[$(($crate::instrument::grid::figures!(@name $number), concat!($($unit)?))),+],
+        };
+    )+};
+    (@time) => { $crate::instrument::grid::Time::Virtual };
+    (@time $time:ident) => { $crate::instrument::grid::Time::$time };
+    (@name $name:ident) => { stringify!($name) };
+    (@name $name:literal) => { $name };
+}
+pub(crate) use figures;
+
 impl Figure {
     /// The column of a number. Panics if there is none of this name.
     pub fn column(&self, number: &str) -> usize {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use xtask::compare::machine;
 use xtask::compare::processes::Stop;
 
-use super::grid::{Grid, Rows, Time};
+use super::grid::{Figure, Grid, Row, Rows, Time};
 use super::rule::Kind;
 use super::{Paper, Result, source};
 
@@ -35,6 +35,16 @@ impl Bench {
     pub fn say(&self, text: &str) -> Result<()> {
         eprintln!("  {text}");
         self.stop.check()
+    }
+
+    /// The rows of one figure, a row for each item.
+    pub fn rows<T: Sync>(
+        &self,
+        figure: &'static Figure,
+        items: &[T],
+        measure: impl Fn(&T) -> Result<Row> + Sync,
+    ) -> Result<Vec<Rows>> {
+        Ok(vec![Rows(figure, self.each(items, measure)?)])
     }
 
     /// The results of a function of each item, in the order of the items, on all cores: for virtual time.
@@ -65,6 +75,11 @@ impl Bench {
             .map(|result| result.unwrap_or_else(|| Err("stopped by a signal".to_owned())))
             .collect()
     }
+}
+
+/// Every combination of two lists.
+pub fn pairs<A: Copy, B: Copy>(of: &[A], with: &[B]) -> Vec<(A, B)> {
+    of.iter().flat_map(|one| with.iter().map(move |other| (*one, *other))).collect()
 }
 
 /// Seconds that a function takes: the median of as many calls as take half a second.

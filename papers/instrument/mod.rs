@@ -5,6 +5,7 @@
 //! | `grid` | a figure: named dimensions × named numbers; its CSV is the result |
 //! | `rule` | one line that decides a claim: numbers of a figure, and an operator |
 //! | `argument` | claims that no numbers judge, in Markdown |
+//! | `charts` | lines and bars of a figure |
 //! | `description` | what a page says of each experiment, in Markdown |
 //! | `source` | the text of a rule, so that one which changed after the run that it judges is seen |
 //! | `verdict` | rules applied to CSVs |
@@ -15,21 +16,24 @@
 //! | `closed_loops` | simulated clusters under closed loops of clients |
 //! | `cluster` | real clusters, loaded, and robbed of their leader |
 
-/// An [`Experiment`]: its fields in their order.
-macro_rules! experiment {
-    ($id:literal, $figures:expr, $charts:expr, $measure:path) => {
-        $crate::instrument::Experiment {
+/// [`Experiment`]s, each an ID, its figures, what measures them, and what draws them under which title, if it is drawn.
+macro_rules! experiments {
+    ($($id:literal: $($figure:ident),+ => $measure:path $(, $draw:path, $title:literal)?;)+) => {
+        &[$($crate::instrument::Experiment {
             id: $id,
-            figures: $figures,
-            charts: $charts,
+            figures: &[$(&$figure),+],
+            charts: $crate::instrument::experiments!(@charts $($draw, $title)?),
             #[cfg(feature = "measure")]
             measure: $measure,
-        }
+        }),+]
     };
+    (@charts) => { None };
+    (@charts $draw:path, $title:literal) => { Some(($title, $draw)) };
 }
-pub(crate) use experiment;
+pub(crate) use experiments;
 
 pub mod argument;
+pub mod charts;
 #[cfg(feature = "measure")]
 pub mod closed_loops;
 #[cfg(feature = "measure")]

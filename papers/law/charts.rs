@@ -3,27 +3,21 @@
 use quorate_bench::chart::{Chart, Scale};
 
 use super::{FIG5, FIG6, FIG7, FIG8, FIG9, FIG10, RAFT, RAFT_ALR, ZAB, ZAB_ALR};
+use crate::instrument::charts::{against, lines};
 use crate::instrument::grid::{Data, Figure};
 
 /// Operations a second of both protocols against a dimension of numbers.
 fn rates(data: &Data, figure: &Figure, names: [&str; 2], at: &[(&str, &str)], dim: &str) -> Chart {
     let title = at.first().map_or("throughput".to_owned(), |(_, percent)| format!("{percent}% writes"));
     let chart = Chart::new(&title, &dim.replace('_', " "), "operations/s", Scale::Linear(None));
-    names.iter().fold(chart, |chart, name| {
-        let keys = [&[("protocol", *name)], at].concat();
-        chart.line(name, data.line(figure, &keys, dim, "operations"), true)
-    })
+    lines(data, figure, &names, (at, dim, false), "operations", chart)
 }
 
 /// Mean latency and 99th percentile against throughput.
 fn latencies(data: &Data, figure: &Figure, names: [&str; 2]) -> Vec<Chart> {
     let panel = |(number, title): (&str, &str)| {
         let chart = Chart::new(title, "operations/s", "µs", Scale::Log);
-        names.iter().fold(chart, |chart, name| {
-            let of = |number| data.line(figure, &[("protocol", name)], "clients", number).into_iter();
-            let points = of("operations").zip(of(number)).map(|((_, rate), (_, micros))| (rate, micros));
-            chart.line(name, points.collect(), true)
-        })
+        against(data, figure, &names, (&[], "clients"), ["operations", number], chart)
     };
     [("mean", "mean latency"), ("p99", "99th percentile")].map(panel).to_vec()
 }

@@ -108,11 +108,8 @@ pub fn measure(bench: &Bench) -> Result<Vec<Rows>> {
             ("answered", answered, size(answer_bytes)),
             ("batched", batched, size(batch().len())),
         ];
-        rows.extend(all.map(|(what, nanos, bytes)| Row {
-            run,
-            numbers: vec![Some(nanos / MANY as f64), bytes],
-            ..Row::of(&[&what], [])
-        }));
+        let row = |(what, nanos, bytes)| Row { run, ..Row::of(&[&what], [Some(nanos / MANY as f64), bytes]) };
+        rows.extend(all.map(row));
     }
     Ok(vec![Rows(&COSTS, rows)])
 }

@@ -5,7 +5,7 @@ use super::world::{self, Candidate, Cluster, FILLED, MS, OF_CRAQ, OF_RAFT, OF_ZA
 use super::{FIG3, FIG5, FIG6, FIG7, FIG8, FIG9, FIG10};
 use crate::instrument::Result;
 use crate::instrument::grid::{Figure, Row, Rows};
-use crate::instrument::measure::Bench;
+use crate::instrument::measure::{Bench, pairs};
 
 const WRITES: [u64; 7] = [1, 2, 5, 10, 20, 25, 50];
 /// Clients at each node: twice as many bring an eighth more at most.
@@ -19,15 +19,10 @@ fn length(bench: &Bench) -> u64 {
 
 /// What bursts of reads add to a group at rest, and to a write.
 pub fn fig3(bench: &Bench) -> Result<Vec<Rows>> {
-    let candidates = OF_RAFT.iter().chain(&OF_ZAB).chain(&OF_CRAQ);
-    let points: Vec<_> = candidates
-        .flat_map(|one| {
-            [1, 16, 64, 128].map(|reads| [("none", 0), ("timely", 1)].map(|write| (one, reads, write)))
-        })
-        .flatten()
-        .collect();
+    let candidates: Vec<_> = OF_RAFT.iter().chain(&OF_ZAB).chain(&OF_CRAQ).collect();
+    let points = pairs(&candidates, &pairs(&[1, 16, 64, 128], &[("none", 0), ("timely", 1)]));
     let costs = Costs::known()?;
-    let rows = bench.each(&points, |&(candidate, reads, (write, writes))| {
+    bench.rows(&FIG3, &points, |&(candidate, (reads, (write, writes)))| {
         let cluster = Cluster { candidate, nodes: 5, costs };
         let reader = cluster.follower()?;
         // Messages between nodes, their bytes, and those that others than the reader take.
@@ -49,8 +44,7 @@ pub fn fig3(bench: &Bench) -> Result<Vec<Rows>> {
         let (with, without) = (cost(reads)?, cost(0)?);
         let numbers = [0, 1, 2].map(|at| with[at] - without[at]);
         Ok(Row::of(&[&candidate.name, &reads, &write], numbers))
-    })?;
-    Ok(vec![Rows(&FIG3, rows)])
+    })
 }
 
 /// Closed loops of both candidates at points of three dimensions: the share of writes, the clients at each node, the
@@ -62,20 +56,18 @@ fn loops(
     points: &[(u64, usize, usize)],
     keys: impl Fn((u64, usize, usize)) -> Vec<String> + Sync,
 ) -> Result<Vec<Rows>> {
-    let points: Vec<_> =
-        candidates.iter().flat_map(|one| points.iter().map(move |point| (one, *point))).collect();
+    let points = pairs(&candidates.each_ref(), points);
     let costs = Costs::known()?;
-    let rows = bench.each(&points, |&(candidate, point)| {
+    bench.rows(figure, &points, |&(candidate, point)| {
         let (writes, clients, nodes) = point;
         let seen = Cluster { candidate, nodes, costs }.loaded(clients, writes, length(bench))?;
-        let mut numbers: Vec<_> = seen.totals().map(Some).to_vec();
+        let mut numbers: Vec<_> = world::totals(&seen)?.map(Some).to_vec();
         if figure.numbers.len() > numbers.len() {
-            numbers.push(Some((1.0 - seen.writes) / seen.writes));
+            numbers.push(Some(world::reads_per_write(&seen)));
         }
         let keys = [vec![candidate.name.to_owned()], keys(point)].concat();
         Ok(Row { keys, numbers, run: 1 })
-    })?;
-    Ok(vec![Rows(figure, rows)])
+    })
 }
 
 fn by_writes(bench: &Bench, figure: &'static Figure, of: &'static [Candidate; 2]) -> Result<Vec<Rows>> {

@@ -18,8 +18,8 @@ mod rules;
 #[cfg(feature = "measure")]
 mod world;
 
-use crate::instrument::grid::{Figure, Time};
-use crate::instrument::{Experiment, Paper, experiment};
+use crate::instrument::grid::figures;
+use crate::instrument::{Experiment, Paper, experiments};
 
 /// What `cargo xtask figures` needs to know.
 pub const PAPER: Paper = Paper {
@@ -38,39 +38,24 @@ const ZAB: &str = "ZAB";
 const ZAB_ALR: &str = "ZAB-ALR";
 const CRAQ_ALR: &str = "CRAQ-ALR";
 
-static COSTS: Figure =
-    Figure { id: "costs", time: Time::Real, dims: &["what"], numbers: &[("time", "ns"), ("bytes", "B")] };
-/// Of a closed loop.
-const TOTALS: &[(&str, &str)] = &[("operations", "/s"), ("mean", "µs"), ("p99", "µs")];
-
-/// A figure that the simulator measures.
-const fn figure(id: &'static str, dims: &'static [&'static str]) -> Figure {
-    Figure { id, time: Time::Virtual, dims, numbers: TOTALS }
+figures! {
+    COSTS = "costs" in Real: what => time "ns", bytes "B";
+    FIG3 = "fig3": protocol, reads, write => messages, bytes "B", taken "B";
+    FIG5 = "fig5": protocol, writes_percent => operations "/s", mean "µs", p99 "µs";
+    FIG6 = "fig6": protocol, clients => operations "/s", mean "µs", p99 "µs";
+    FIG7 = "fig7": protocol, writes_percent, nodes => operations "/s", mean "µs", p99 "µs";
+    FIG8 = "fig8": protocol, writes_percent => operations "/s", mean "µs", p99 "µs", reads_per_write;
+    FIG9 = "fig9": protocol, clients => operations "/s", mean "µs", p99 "µs";
+    FIG10 = "fig10": protocol, writes_percent, nodes => operations "/s", mean "µs", p99 "µs";
 }
 
-static FIG3: Figure = Figure {
-    id: "fig3",
-    time: Time::Virtual,
-    dims: &["protocol", "reads", "write"],
-    numbers: &[("messages", ""), ("bytes", "B"), ("taken", "B")],
+const EXPERIMENTS: &[Experiment] = experiments! {
+    "costs": COSTS => costs::measure;
+    "fig3": FIG3 => loads::fig3;
+    "fig5": FIG5 => loads::fig5, charts::fig5, "operations a second";
+    "fig6": FIG6 => loads::fig6, charts::fig6, "latency against throughput";
+    "fig7": FIG7 => loads::fig7, charts::fig7, "operations a second";
+    "fig8": FIG8 => loads::fig8, charts::fig8, "operations a second";
+    "fig9": FIG9 => loads::fig9, charts::fig9, "latency against throughput";
+    "fig10": FIG10 => loads::fig10, charts::fig10, "operations a second";
 };
-static FIG5: Figure = figure("fig5", &["protocol", "writes_percent"]);
-static FIG6: Figure = figure("fig6", &["protocol", "clients"]);
-static FIG7: Figure = figure("fig7", &["protocol", "writes_percent", "nodes"]);
-static FIG8: Figure = Figure {
-    numbers: &[("operations", "/s"), ("mean", "µs"), ("p99", "µs"), ("reads_per_write", "")],
-    ..figure("fig8", &["protocol", "writes_percent"])
-};
-static FIG9: Figure = figure("fig9", &["protocol", "clients"]);
-static FIG10: Figure = figure("fig10", &["protocol", "writes_percent", "nodes"]);
-
-const EXPERIMENTS: &[Experiment] = &[
-    experiment!("costs", &[&COSTS], None, costs::measure),
-    experiment!("fig3", &[&FIG3], None, loads::fig3),
-    experiment!("fig5", &[&FIG5], Some(("operations a second", charts::fig5)), loads::fig5),
-    experiment!("fig6", &[&FIG6], Some(("latency against throughput", charts::fig6)), loads::fig6),
-    experiment!("fig7", &[&FIG7], Some(("operations a second", charts::fig7)), loads::fig7),
-    experiment!("fig8", &[&FIG8], Some(("operations a second", charts::fig8)), loads::fig8),
-    experiment!("fig9", &[&FIG9], Some(("latency against throughput", charts::fig9)), loads::fig9),
-    experiment!("fig10", &[&FIG10], Some(("operations a second", charts::fig10)), loads::fig10),
-];

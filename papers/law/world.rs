@@ -1,25 +1,22 @@
 //! The clusters of the figures on almost-local reads, closed loops of clients in them, and what can be said of a run.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_core::{Link, Rate};
-use quorate_sim::experiment::{Ask, Capacity, Clients, Delay, Load, Measured, Operation, Setup};
+use quorate_sim::experiment::{Ask, Capacity, Clients, Delay, Load, Measured, Setup};
 use quorate_store::Command;
 
 use super::costs::Costs;
 use super::{CRAQ_ALR, RAFT, RAFT_ALR, ZAB, ZAB_ALR};
 use crate::instrument::Result;
-use crate::instrument::closed_loops::{self, SECOND, ended, node};
-pub use crate::instrument::closed_loops::{Candidate, MS, get};
+use crate::instrument::closed_loops::{self, READY, SECOND, links};
+pub use crate::instrument::closed_loops::{Candidate, MS, Seen, get};
 use crate::instrument::series::quantile;
 
 const CRAQ: &str = "CRAQ";
 /// Nanoseconds in a microsecond.
 const US: u64 = 1_000;
-/// There is a leader by then.
-pub const READY: u64 = 5 * SECOND;
 /// All keys are written by then.
 pub const FILLED: u64 = READY + SECOND;
 /// Clients are at work for so long before anything counts.
@@ -31,23 +28,15 @@ const BURST: u64 = 500;
 const MESSAGE: u64 = 300;
 const PATIENCE: u64 = 10 * SECOND;
 
-const fn candidate(
-    name: &'static str,
-    protocol: &'static str,
-    settings: &'static [&'static str],
-) -> Candidate {
-    Candidate { name, protocol, settings }
-}
-
 /// Raft, and with almost-local reads.
 pub static OF_RAFT: [Candidate; 2] =
-    [candidate(RAFT, "raft", &["reads=ongaro-lease"]), candidate(RAFT_ALR, "raft", &["reads=alr"])];
+    [Candidate::new(RAFT, "raft", &["reads=ongaro-lease"]), Candidate::new(RAFT_ALR, "raft", &["reads=alr"])];
 /// ZAB, and with almost-local reads.
 pub static OF_ZAB: [Candidate; 2] =
-    [candidate(ZAB, "zab", &["reads=local"]), candidate(ZAB_ALR, "zab", &["reads=alr"])];
+    [Candidate::new(ZAB, "zab", &["reads=local"]), Candidate::new(ZAB_ALR, "zab", &["reads=alr"])];
 /// CRAQ, and with almost-local reads.
 pub static OF_CRAQ: [Candidate; 2] =
-    [candidate(CRAQ, "craq", &["reads=lease"]), candidate(CRAQ_ALR, "craq", &["reads=eager-alr"])];
+    [Candidate::new(CRAQ, "craq", &["reads=lease"]), Candidate::new(CRAQ_ALR, "craq", &["reads=eager-alr"])];
 
 /// A write of a key; each number is another value.
 pub fn put(key: u64, number: u64) -> Command {
@@ -65,34 +54,17 @@ pub struct Cluster {
 
 impl Cluster {
     fn setup(&self, end: u64) -> Setup {
-        let nodes = 1..=self.nodes;
-        let pairs = nodes.clone().flat_map(|from| nodes.clone().map(move |to| (from, to)));
         let micros = |count| Duration::from_nanos(count * US / 2);
-        let rate = Some(Rate::mbit(56_000));
-        let link = Link { delay: micros(9), jitter: micros(2), rate };
-        let links: BTreeMap<_, _> =
-            pairs.filter(|(from, to)| from != to).map(|(from, to)| ((node(from), node(to)), link)).collect();
-        Setup {
-            nodes: self.nodes,
-            groups: 1,
-            machines: Vec::new(),
-            proxies: 0,
-            settings: self.candidate.settings.iter().map(ToString::to_string).collect(),
-            between_nodes: Delay::Fixed(0),
-            topology: None,
-            links,
-            to_clients: Delay::Fixed(US),
-            sync: 0,
-            capacity: Capacity {
-                per_input: self.costs.read as u64,
-                per_message: MESSAGE,
-                bytes: Some(Rate::mbit((8_000.0 / self.costs.byte) as u64)),
-                ..Capacity::UNLIMITED
-            },
-            clock_error: Some(50 * US),
-            end,
-            seed: 1,
-        }
+        let link = Link { delay: micros(9), jitter: micros(2), rate: Some(Rate::mbit(56_000)) };
+        let capacity = Capacity {
+            per_input: self.costs.read as u64,
+            per_message: MESSAGE,
+            bytes: Some(Rate::mbit((8_000.0 / self.costs.byte) as u64)),
+            ..Capacity::UNLIMITED
+        };
+        let (links, to_clients) = (links(self.nodes, |_, _| link), Delay::Fixed(US));
+        let idle = closed_loops::setup(self.nodes, self.candidate.settings());
+        Setup { links, to_clients, capacity, end, ..idle }
     }
 
     /// With a load that begins when all keys are written; those writes are the first operations.
@@ -141,30 +113,17 @@ impl Cluster {
                 (client % self.nodes, command)
             });
         let measured = self.run(until + MS, Vec::new(), Some(clients))?;
-        let counted: Vec<_> = ended(&measured, (from, until)).collect();
-        let micros = |op: &&Operation| Some(op.latency()? as f64 / US as f64);
-        Ok(Seen {
-            rate: counted.len() as f64 * SECOND as f64 / length as f64,
-            writes: counted.iter().filter(|op| op.writes).count() as f64 / counted.len() as f64,
-            latencies: counted.iter().filter_map(micros).collect(),
-        })
+        Ok(Seen { measured, counted: (from, until), nodes: self.nodes })
     }
 }
 
-/// What clients in closed loops saw.
-pub struct Seen {
-    /// Operations that ended, a second of virtual time.
-    pub rate: f64,
-    /// The share of writes among them.
-    pub writes: f64,
-    /// Of each operation that counts, in µs.
-    latencies: Vec<f64>,
+/// Operations a second; mean and 99th percentile of their latencies, in µs.
+pub fn totals(seen: &Seen) -> Result<[f64; 3]> {
+    Ok([seen.rate(seen.counted), seen.mean(None, US)?, quantile(seen.latencies(None, US), 0.99)])
 }
 
-impl Seen {
-    /// Operations a second; mean and 99th percentile of their latencies, in µs.
-    pub fn totals(&self) -> [f64; 3] {
-        let mean = self.latencies.iter().sum::<f64>() / self.latencies.len() as f64;
-        [self.rate, mean, quantile(self.latencies.iter().copied(), 0.99)]
-    }
+/// Reads for each write.
+pub fn reads_per_write(seen: &Seen) -> f64 {
+    let [reads, writes] = [false, true].map(|writes| seen.ended(seen.counted, Some(writes)).count() as f64);
+    reads / writes
 }

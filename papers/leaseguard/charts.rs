@@ -5,6 +5,7 @@ use quorate_bench::chart::{Chart, Scale};
 use super::{
     FIG4, FIG4_TRACE, FIG5, FIG6, FIG7, FIG7_TRACE, FIG8, FIG9, FIG9_TRACE, FIG10, FIG11, FIG11_MAX,
 };
+use crate::instrument::charts::against;
 use crate::instrument::grid::{Cell, Data, Figure, Time};
 
 /// The six of Figures 7 and 9.
@@ -125,11 +126,7 @@ pub fn fig11(data: &Data) -> Vec<Chart> {
     let names = ["quorum", "quorum, shared rounds", "Ongaro lease", "LeaseGuard", "inconsistent"];
     let panel = |(writes, title): (&str, &str)| {
         let chart = Chart::new(title, "operations per second", "p50 latency, ms", Scale::Log);
-        names.iter().fold(chart, |chart, name| {
-            let at = [("mechanism", *name), ("writes", writes)];
-            let [x, y] = ["operations", "p50"].map(|number| data.line(&FIG11, &at, "offered", number));
-            chart.line(name, x.iter().zip(&y).map(|((_, x), (_, y))| (*x, *y)).collect(), true)
-        })
+        against(data, &FIG11, &names, (&[("writes", writes)], "offered"), ["operations", "p50"], chart)
     };
     let chart = Chart::new(
         "at most, with a median of 100 ms or less",

@@ -133,7 +133,7 @@ impl Outage {
         series::served(&self.reads, (from + 20.0, until - FAST - 5.0), FAST)
     }
 
-    /// The numbers of [`OUTAGE`](super::OUTAGE).
+    /// The numbers of [`FIG7`](super::FIG7).
     pub fn numbers(&self) -> Vec<Option<f64>> {
         let (asked, served) = self.inherited();
         let count = |count: usize| Some(count as f64);
@@ -213,7 +213,7 @@ mod tests {
         let numbers = outage.numbers();
         assert_eq!(
             (numbers.len(), numbers[4], numbers[5]),
-            (super::super::OUTAGE.len(), Some(1.0), Some(501.0))
+            (super::super::FIG7.numbers.len(), Some(1.0), Some(501.0))
         );
         assert_eq!(outage.answered_in_outage(), 0);
         assert_eq!((outage.failed(false), outage.failed(true)), (500, 500));

@@ -1,7 +1,5 @@
 //! What the simulated figures share: the configurations, the load, and a run around a leader's crash.
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 use quorate_bench::{Arrivals, Choice, Keys, Schedule};
 use quorate_check::linearizability;
@@ -12,8 +10,8 @@ use quorate_sim::experiment::{
 };
 use quorate_store::{Command, Condition, Expiry};
 
-use crate::instrument::Result;
 use crate::instrument::series::Op;
+use crate::instrument::{Result, closed_loops};
 
 /// Nanoseconds in a millisecond.
 pub const MS: u64 = 1_000_000;
@@ -81,27 +79,14 @@ pub const SUBNET: Delay = Delay::LogNormal { mean: 191e3, deviation: 19.8e3 };
 pub fn setup(mechanism: Mechanism, common: &[&str], between_nodes: Delay, seed: u64, end: u64) -> Setup {
     // Of two values the later is taken.
     let settings = common.iter().chain(mechanism.settings).map(ToString::to_string).collect();
-    Setup {
-        nodes: 3,
-        groups: 1,
-        machines: Vec::new(),
-        proxies: 2,
-        settings,
-        between_nodes,
-        topology: None,
-        links: BTreeMap::new(),
-        to_clients: Delay::Fixed(0),
-        sync: 0,
-        capacity: Capacity {
-            per_input: 5_000,
-            per_message: 5_000,
-            interface: Some(Rate::mbit(1000)),
-            ..Capacity::UNLIMITED
-        },
-        clock_error: Some(CLOCK_ERROR),
-        end,
-        seed,
-    }
+    let capacity = Capacity {
+        per_input: 5_000,
+        per_message: 5_000,
+        interface: Some(Rate::mbit(1000)),
+        ..Capacity::UNLIMITED
+    };
+    let (proxies, clock_error) = (2, Some(CLOCK_ERROR));
+    Setup { proxies, between_nodes, capacity, clock_error, end, seed, ..closed_loops::setup(3, settings) }
 }
 
 /// A stream of operations on keys of one popularity.

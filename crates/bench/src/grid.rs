@@ -53,9 +53,9 @@ pub struct Row {
 
 impl Row {
     /// What one run measured, the first if there are several.
-    pub fn of<const N: usize>(keys: &[&dyn Display], numbers: [f64; N]) -> Row {
+    pub fn of<N: Into<Option<f64>>>(keys: &[&dyn Display], numbers: impl IntoIterator<Item = N>) -> Row {
         let keys = keys.iter().map(ToString::to_string).collect();
-        Row { keys, run: 1, numbers: numbers.map(Some).to_vec() }
+        Row { keys, run: 1, numbers: numbers.into_iter().map(Into::into).collect() }
     }
 }
 

@@ -1,9 +1,6 @@
 //! Conditions on Crossword's figures that no operator says.
 
-use crate::crossword::{
-    CHAIN, CHOOSER, CROSSWORD, FIG4, FIG7, FIG8_CLUSTERS, FIG8_PUTS, FIG8_SIZES, FIG9, FIG10, FIG15, FIG16,
-    MULTIPAXOS, NAMES, RAFT, RSPAXOS, TABLE1,
-};
+use crate::crossword::*;
 use crate::instrument::grid::{Data, Figure, digits};
 
 type Judged = Option<(bool, String)>;
