@@ -2,13 +2,20 @@
 
 use quorate_bench::chart::{Chart, Scale};
 
-use super::{FIG5, FIG6, FIG7, FIG8, FIG9, FIG10, RAFT, RAFT_ALR, ZAB, ZAB_ALR};
+use super::{
+    FIG5, FIG6, FIG7, FIG8, FIG9, FIG10, FIG11, FIG12, FIG13, FIG15, FIG16, HERMES, HERMES_ALR, RAFT,
+    RAFT_ALR, ZAB, ZAB_ALR,
+};
 use crate::instrument::charts::{against, lines};
 use crate::instrument::grid::{Data, Figure};
 
 /// Operations a second of both protocols against a dimension of numbers.
 fn rates(data: &Data, figure: &Figure, names: [&str; 2], at: &[(&str, &str)], dim: &str) -> Chart {
-    let title = at.first().map_or("throughput".to_owned(), |(_, percent)| format!("{percent}% writes"));
+    let title = match at.first() {
+        None => "throughput".to_owned(),
+        Some(("writes_percent", percent)) => format!("{percent}% writes"),
+        Some((_, access)) => format!("{access} access"),
+    };
     let chart = Chart::new(&title, &dim.replace('_', " "), "operations/s", Scale::Linear(None));
     lines(data, figure, &names, (at, dim, false), "operations", chart)
 }
@@ -48,4 +55,27 @@ pub fn fig9(data: &Data) -> Vec<Chart> {
 
 pub fn fig10(data: &Data) -> Vec<Chart> {
     scaling(data, &FIG10, [ZAB, ZAB_ALR])
+}
+
+pub fn fig11(data: &Data) -> Vec<Chart> {
+    vec![rates(data, &FIG11, [HERMES, HERMES_ALR], &[], "writes_percent")]
+}
+
+pub fn fig12(data: &Data) -> Vec<Chart> {
+    latencies(data, &FIG12, [HERMES, HERMES_ALR])
+}
+
+pub fn fig13(data: &Data) -> Vec<Chart> {
+    scaling(data, &FIG13, [HERMES, HERMES_ALR])
+}
+
+pub fn fig15(data: &Data) -> Vec<Chart> {
+    let of =
+        |percent| rates(data, &FIG15, [HERMES, HERMES_ALR], &[("writes_percent", percent)], "value_bytes");
+    ["1", "5", "10", "20"].map(of).to_vec()
+}
+
+pub fn fig16(data: &Data) -> Vec<Chart> {
+    let of = |access| rates(data, &FIG16, [HERMES, HERMES_ALR], &[("access", access)], "writes_percent");
+    ["uniform", "skewed"].map(of).to_vec()
 }

@@ -1,8 +1,12 @@
-//! Figure 3, by bursts; Figures 5 to 10, by closed loops of clients.
+//! Figure 3, by bursts; Figures 5 to 13, 15 and 16, by closed loops of clients.
+
+use quorate_bench::Choice;
 
 use super::costs::Costs;
-use super::world::{self, Candidate, Cluster, FILLED, MS, OF_CRAQ, OF_RAFT, OF_ZAB};
-use super::{FIG3, FIG5, FIG6, FIG7, FIG8, FIG9, FIG10};
+use super::world::{
+    self, Candidate, Cluster, FILLED, MS, OF_CRAQ, OF_HERMES, OF_RAFT, OF_ZAB, Pattern, USUAL,
+};
+use super::{FIG3, FIG5, FIG6, FIG7, FIG8, FIG9, FIG10, FIG11, FIG12, FIG13, FIG15, FIG16};
 use crate::instrument::Result;
 use crate::instrument::grid::{Figure, Row, Rows};
 use crate::instrument::measure::{Bench, pairs};
@@ -47,20 +51,34 @@ pub fn fig3(bench: &Bench) -> Result<Vec<Rows>> {
     })
 }
 
-/// Closed loops of both candidates at points of three dimensions: the share of writes, the clients at each node, the
-/// nodes; `keys` are those of the figure.
+/// A point of a figure.
+#[derive(Clone, Copy)]
+struct Point {
+    writes: u64,
+    /// At each node.
+    clients: usize,
+    nodes: usize,
+    pattern: Pattern,
+}
+
+const fn point(writes: u64) -> Point {
+    Point { writes, clients: CLIENTS, nodes: 5, pattern: USUAL }
+}
+
+/// Closed loops of both candidates; `keys` are those of the figure.
 fn loops(
     bench: &Bench,
     figure: &'static Figure,
     candidates: &'static [Candidate; 2],
-    points: &[(u64, usize, usize)],
-    keys: impl Fn((u64, usize, usize)) -> Vec<String> + Sync,
+    points: &[Point],
+    keys: impl Fn(Point) -> Vec<String> + Sync,
 ) -> Result<Vec<Rows>> {
     let points = pairs(&candidates.each_ref(), points);
     let costs = Costs::known()?;
     bench.rows(figure, &points, |&(candidate, point)| {
-        let (writes, clients, nodes) = point;
-        let seen = Cluster { candidate, nodes, costs }.loaded(clients, writes, length(bench))?;
+        let Point { writes, clients, nodes, pattern } = point;
+        let cluster = Cluster { candidate, nodes, costs };
+        let seen = cluster.loaded((clients, writes), pattern, length(bench))?;
         let mut numbers: Vec<_> = world::totals(&seen)?.map(Some).to_vec();
         if figure.numbers.len() > numbers.len() {
             numbers.push(Some(world::reads_per_write(&seen)));
@@ -71,19 +89,18 @@ fn loops(
 }
 
 fn by_writes(bench: &Bench, figure: &'static Figure, of: &'static [Candidate; 2]) -> Result<Vec<Rows>> {
-    let points = WRITES.map(|writes| (writes, CLIENTS, 5));
-    loops(bench, figure, of, &points, |(writes, ..)| vec![writes.to_string()])
+    loops(bench, figure, of, &WRITES.map(point), |point| vec![point.writes.to_string()])
 }
 
 fn by_clients(bench: &Bench, figure: &'static Figure, of: &'static [Candidate; 2]) -> Result<Vec<Rows>> {
-    let points = CLIENT_COUNTS.map(|clients| (2, clients, 5));
-    loops(bench, figure, of, &points, |(_, clients, _)| vec![clients.to_string()])
+    let points = CLIENT_COUNTS.map(|clients| Point { clients, ..point(2) });
+    loops(bench, figure, of, &points, |point| vec![point.clients.to_string()])
 }
 
 fn by_nodes(bench: &Bench, figure: &'static Figure, of: &'static [Candidate; 2]) -> Result<Vec<Rows>> {
-    let points = [2, 10].map(|writes| [3, 5, 7].map(|nodes| (writes, CLIENTS, nodes)));
-    loops(bench, figure, of, &points.concat(), |(writes, _, nodes)| {
-        vec![writes.to_string(), nodes.to_string()]
+    let points = [2, 10].map(|writes| [3, 5, 7].map(|nodes| Point { nodes, ..point(writes) }));
+    loops(bench, figure, of, &points.concat(), |point| {
+        vec![point.writes.to_string(), point.nodes.to_string()]
     })
 }
 
@@ -115,4 +132,38 @@ pub fn fig9(bench: &Bench) -> Result<Vec<Rows>> {
 /// Figure 10: ZAB by the number of nodes.
 pub fn fig10(bench: &Bench) -> Result<Vec<Rows>> {
     by_nodes(bench, &FIG10, &OF_ZAB)
+}
+
+/// Figure 11: Hermes by the share of writes.
+pub fn fig11(bench: &Bench) -> Result<Vec<Rows>> {
+    by_writes(bench, &FIG11, &OF_HERMES)
+}
+
+/// Figure 12: Hermes by the clients at each node.
+pub fn fig12(bench: &Bench) -> Result<Vec<Rows>> {
+    by_clients(bench, &FIG12, &OF_HERMES)
+}
+
+/// Figure 13: Hermes by the number of nodes.
+pub fn fig13(bench: &Bench) -> Result<Vec<Rows>> {
+    by_nodes(bench, &FIG13, &OF_HERMES)
+}
+
+/// Figure 15: Hermes by the length of values.
+pub fn fig15(bench: &Bench) -> Result<Vec<Rows>> {
+    let of =
+        |writes| [32, 256, 1024].map(|value| Point { pattern: Pattern { value, ..USUAL }, ..point(writes) });
+    loops(bench, &FIG15, &OF_HERMES, &[1, 5, 10, 20].map(of).concat(), |point| {
+        vec![point.writes.to_string(), point.pattern.value.to_string()]
+    })
+}
+
+/// Figure 16: Hermes where all keys are asked for alike, and where some are popular.
+pub fn fig16(bench: &Bench) -> Result<Vec<Rows>> {
+    let skewed = Pattern { keys: Choice::Zipf(Choice::THETA), ..USUAL };
+    let points = [USUAL, skewed].map(|pattern| WRITES.map(|writes| Point { pattern, ..point(writes) }));
+    loops(bench, &FIG16, &OF_HERMES, &points.concat(), |point| {
+        let access = if matches!(point.pattern.keys, Choice::Uniform) { "uniform" } else { "skewed" };
+        vec![access.to_owned(), point.writes.to_string()]
+    })
 }

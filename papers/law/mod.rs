@@ -7,7 +7,7 @@
 //! | `charts` | what is drawn |
 //! | `costs` | what reads, writes and messages take of this machine's processor: the figures are made with that |
 //! | `world` | the clusters, closed loops of clients, and what can be said of a run |
-//! | `loads` | Figures 3, 5 to 10 |
+//! | `loads` | Figures 3, 5 to 13, 15, 16 |
 
 mod charts;
 #[cfg(feature = "measure")]
@@ -37,6 +37,8 @@ const RAFT_ALR: &str = "Raft-ALR";
 const ZAB: &str = "ZAB";
 const ZAB_ALR: &str = "ZAB-ALR";
 const CRAQ_ALR: &str = "CRAQ-ALR";
+const HERMES: &str = "Hermes";
+const HERMES_ALR: &str = "Hermes-ALR";
 
 figures! {
     COSTS = "costs" in Real: what => time "ns", bytes "B";
@@ -47,6 +49,11 @@ figures! {
     FIG8 = "fig8": protocol, writes_percent => operations "/s", mean "µs", p99 "µs", reads_per_write;
     FIG9 = "fig9": protocol, clients => operations "/s", mean "µs", p99 "µs";
     FIG10 = "fig10": protocol, writes_percent, nodes => operations "/s", mean "µs", p99 "µs";
+    FIG11 = "fig11": protocol, writes_percent => operations "/s", mean "µs", p99 "µs";
+    FIG12 = "fig12": protocol, clients => operations "/s", mean "µs", p99 "µs";
+    FIG13 = "fig13": protocol, writes_percent, nodes => operations "/s", mean "µs", p99 "µs";
+    FIG15 = "fig15": protocol, writes_percent, value_bytes => operations "/s", mean "µs", p99 "µs";
+    FIG16 = "fig16": protocol, access, writes_percent => operations "/s", mean "µs", p99 "µs";
 }
 
 const EXPERIMENTS: &[Experiment] = experiments! {
@@ -58,4 +65,9 @@ const EXPERIMENTS: &[Experiment] = experiments! {
     "fig8": FIG8 => loads::fig8, charts::fig8, "operations a second";
     "fig9": FIG9 => loads::fig9, charts::fig9, "latency against throughput";
     "fig10": FIG10 => loads::fig10, charts::fig10, "operations a second";
+    "fig11": FIG11 => loads::fig11, charts::fig11, "operations a second";
+    "fig12": FIG12 => loads::fig12, charts::fig12, "latency against throughput";
+    "fig13": FIG13 => loads::fig13, charts::fig13, "operations a second";
+    "fig15": FIG15 => loads::fig15, charts::fig15, "operations a second";
+    "fig16": FIG16 => loads::fig16, charts::fig16, "operations a second";
 };

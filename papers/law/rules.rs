@@ -1,13 +1,16 @@
 //! A rule for each claim of the register that numbers judge, in its order; `arguments` has the others. They are
 //! committed before the run that they judge.
 
-use super::{CRAQ_ALR, FIG3, FIG5, FIG6, FIG7, FIG8, FIG9, FIG10, RAFT, RAFT_ALR, ZAB, ZAB_ALR};
+use super::{
+    CRAQ_ALR, FIG3, FIG5, FIG6, FIG7, FIG8, FIG9, FIG10, FIG11, FIG12, FIG13, FIG15, FIG16, HERMES,
+    HERMES_ALR, RAFT, RAFT_ALR, ZAB, ZAB_ALR,
+};
 use crate::instrument::grid::{Data, Figure, digits};
 use crate::instrument::rule::{Check, Rule, Values, rule};
 
 /// One for each claim that numbers judge.
 pub fn rules() -> Vec<Rule> {
-    [headlines(), costs(), raft(), zab()].concat()
+    [headlines(), costs(), raft(), zab(), hermes(), sensitivity()].concat()
 }
 
 /// Throughput with almost-local reads ÷ without.
@@ -23,6 +26,14 @@ fn of_zab_at(writes: u32) -> Values {
     FIG8.at("writes_percent", writes).ratio("operations", ZAB_ALR, ZAB)
 }
 
+fn of_hermes(figure: &'static Figure) -> Values {
+    figure.all().ratio("operations", HERMES_ALR, HERMES)
+}
+
+fn of_hermes_at(writes: u32) -> Values {
+    FIG11.at("writes_percent", writes).ratio("operations", HERMES_ALR, HERMES)
+}
+
 /// Where a replica's time goes here, and not in the paper.
 const AT_THE_LEADER: &str = "the leader's processor is the bottleneck here: proposals to four followers leave its own \
      clients a fraction of the reads that others answer; reads that wait for it advance at its pace at every node, and \
@@ -32,6 +43,7 @@ fn headlines() -> Vec<Rule> {
     let per_read = |name| FIG3.at("protocol", name).at("reads", 128).at("write", "none").of("messages");
     vec![
         rule("LAW-A.1", of_zab_at(5).at_least(0.98)).why(AT_THE_LEADER),
+        rule("LAW-A.2", of_hermes_at(5).at_least(0.95)).why(ASKS_ALL),
         rule("LAW-A.3", of_raft_at(2).within(2.34, 2.86))
             .better(of_raft_at(2).at_least(2.86))
             .why("how much less a read costs where it is asked than at the leader decides it"),
@@ -54,15 +66,20 @@ fn headlines() -> Vec<Rule> {
             gain_of_raft()
                 .at_least(1.0)
                 .and(FIG8.all().ratio("operations", ZAB_ALR, ZAB).at_least(0.9))
-                .and(FIG10.all().ratio("operations", ZAB_ALR, ZAB).at_least(0.9)),
+                .and(FIG10.all().ratio("operations", ZAB_ALR, ZAB).at_least(0.9))
+                .and(of_hermes(&FIG11).at_least(0.9))
+                .and(of_hermes(&FIG13).at_least(0.9)),
         )
-        .weaker("Hermes is not measured; \"negligible\" is a tenth")
+        .weaker("\"negligible\" is a tenth")
         .why(AT_THE_LEADER),
         rule(
             "LAW-M.12",
-            of_raft_at(2).at_least(1.5).and(FIG8.all().ratio("operations", ZAB_ALR, ZAB).within(0.9, 1.02)),
+            of_raft_at(2)
+                .at_least(1.5)
+                .and(FIG8.all().ratio("operations", ZAB_ALR, ZAB).within(0.9, 1.02))
+                .and(of_hermes(&FIG11).within(0.9, 1.02)),
         )
-        .weaker("Hermes is not measured; \"similar\" is a tenth")
+        .weaker("\"similar\" is a tenth")
         .why(AT_THE_LEADER),
     ]
 }
@@ -214,6 +231,133 @@ fn zab() -> Vec<Rule> {
             .weaker("at every number of nodes, in place of equal growth")
             .why(AT_THE_LEADER),
     ]
+}
+
+/// Where a replica's time goes with almost-local reads of Hermes.
+const ASKS_ALL: &str = "a batch of eager reads asks every other member, and each of them answers";
+
+fn hermes() -> Vec<Rule> {
+    let grows = |name, over, under| {
+        let at = move |writes| scaled(&FIG13, (name, writes), over, under).at_least(1.01);
+        at(2).and(at(10))
+    };
+    let more = |number| FIG12.all().difference(number, HERMES_ALR, HERMES).at_least(0.0);
+    vec![
+        rule("LAW-11.1", of_hermes_at(1).at_least(0.89)).why(ASKS_ALL),
+        rule("LAW-11.2", of_hermes_at(5).at_least(0.95)).why(ASKS_ALL),
+        rule("LAW-11.3", FIG11.all().ratio("operations", HERMES, HERMES_ALR).falls("writes_percent", 0.02))
+            .why("there are fewer reads to ask for"),
+        rule("LAW-11.4", of_hermes_at(50).within(0.98, 1.02)).why(ASKS_ALL),
+        rule(
+            "LAW-12.1",
+            FIG12.holds("at each number of clients, its mean and tail are the lowest of all", lowest_latency),
+        )
+        .weaker("at the same number of clients, and without the 25 µs, which are of other machines")
+        .why(
+            "every node takes part in each write of Hermes, by three messages; where clients keep processors busy, a \
+             read waits behind those",
+        ),
+        rule("LAW-12.4", more("mean").and(more("p99")))
+            .weaker("at the same number of clients, not the same load")
+            .why("the tail is of writes, and clients that wait longer for reads have fewer of them under way"),
+        rule(
+            "LAW-13.1",
+            grows(HERMES, "5", "3")
+                .and(grows(HERMES, "7", "5"))
+                .and(grows(HERMES_ALR, "5", "3"))
+                .and(grows(HERMES_ALR, "7", "5")),
+        )
+        .why("each node answers its own reads; each write costs all of them"),
+        rule(
+            "LAW-13.2",
+            FIG13.holds("from three nodes to seven, both gain more with 2% writes than with 10%", gains_more),
+        )
+        .why("each node answers its own reads; each write costs all of them"),
+        rule("LAW-13.3", of_hermes(&FIG13).within(0.9, 1.05))
+            .weaker("at every number of nodes, in place of equal growth")
+            .why(ASKS_ALL),
+    ]
+}
+
+/// At each number of clients, whether Hermes's latencies are below those of Raft and ZAB, with almost-local reads too.
+fn lowest_latency(data: &Data) -> Option<(bool, String)> {
+    let of = |figure: &'static Figure, name: &str, number| {
+        data.line(figure, &[("protocol", name)], "clients", number)
+    };
+    let others = [(&FIG6, RAFT), (&FIG6, RAFT_ALR), (&FIG9, ZAB), (&FIG9, ZAB_ALR)];
+    let mut worse = Vec::new();
+    for number in ["mean", "p99"] {
+        let ours = of(&FIG12, HERMES, number);
+        for (figure, name) in others {
+            let pairs = ours.iter().zip(of(figure, name, number));
+            worse.extend(pairs.filter(|(own, other)| own.1 >= other.1).map(|(own, _)| (name, number, own.0)));
+        }
+    }
+    let first = worse.first().map(|(name, number, at)| format!("{name}'s {number} is lower at {at} clients"));
+    Some((worse.is_empty(), first.unwrap_or_else(|| "lower than all others'".to_owned())))
+}
+
+fn gains_more(data: &Data) -> Option<(bool, String)> {
+    let gain = |name: &str, writes: &str| {
+        let line =
+            data.line(&FIG13, &[("protocol", name), ("writes_percent", writes)], "nodes", "operations");
+        let of = |nodes: f64| line.iter().find(|(at, _)| *at == nodes).map(|(_, rate)| *rate);
+        Some(of(7.0)? / of(3.0)?)
+    };
+    let of = |name| Some((gain(name, "2")?, gain(name, "10")?));
+    let (plain, alr) = (of(HERMES)?, of(HERMES_ALR)?);
+    let shown = |(few, many): (f64, f64)| format!("{} against {}", digits(few), digits(many));
+    Some((plain.0 > plain.1 && alr.0 > alr.1, format!("Hermes {}, Hermes-ALR {}", shown(plain), shown(alr))))
+}
+
+/// Figures 15 and 16.
+fn sensitivity() -> Vec<Rule> {
+    let closing =
+        |figure: &'static Figure, dim| figure.all().ratio("operations", HERMES, HERMES_ALR).falls(dim, 0.02);
+    let at = |figure: &'static Figure, writes: u32| {
+        figure.at("writes_percent", writes).ratio("operations", HERMES_ALR, HERMES)
+    };
+    vec![
+        rule("LAW-15.1", FIG15.at("value_bytes", 32).ratio("operations", HERMES_ALR, HERMES).at_least(0.89))
+            .weaker("\"small\" is the 11% of Figure 11, at 1 to 20% writes")
+            .why(ASKS_ALL),
+        rule("LAW-15.2", closing(&FIG15, "value_bytes")).why("bytes are paid for by both"),
+        rule(
+            "LAW-16.1",
+            of_hermes(&FIG16)
+                .at_least(0.89)
+                .and(closing(&FIG16, "writes_percent"))
+                .and(at(&FIG16, 20).at_least(0.98))
+                .and(at(&FIG16, 25).at_least(0.98))
+                .and(at(&FIG16, 50).at_least(0.98)),
+        )
+        .weaker("\"small\" is the 11% of Figure 11, \"closing\" 2%")
+        .why(ASKS_ALL),
+        rule(
+            "LAW-16.2",
+            FIG16.holds("at each share of writes, the overhead differs by a twentieth at most", as_uniform),
+        )
+        .weaker("\"not significantly\" is a twentieth")
+        .why("a sync costs the same, whatever is read"),
+        rule("LAW-16.3", FIG16.all().change("operations", "access", "skewed", "uniform").at_least(1.0))
+            .why("requests for a key are not coalesced here, and reads of a popular key wait for its writes"),
+        rule("LAW-16.4", at(&FIG15, 10).at_least(0.95).and(at(&FIG16, 10).at_least(0.95)))
+            .weaker("by length and access, not by the number of keys; \"closing\" is a twentieth")
+            .why(ASKS_ALL),
+    ]
+}
+
+/// What almost-local reads cost where some keys are popular, less what they cost where none is.
+fn as_uniform(data: &Data) -> Option<(bool, String)> {
+    let lost = |access: &str| {
+        let of = |name: &str| {
+            data.line(&FIG16, &[("protocol", name), ("access", access)], "writes_percent", "operations")
+        };
+        of(HERMES_ALR).into_iter().zip(of(HERMES)).map(|(alr, plain)| alr.1 / plain.1).collect::<Vec<_>>()
+    };
+    let differences = lost("skewed").into_iter().zip(lost("uniform")).map(|(one, other)| (one - other).abs());
+    let most = differences.max_by(f64::total_cmp)?;
+    Some((most <= 0.05, format!("up to {}", digits(most))))
 }
 
 /// At 2% writes more nodes do more.

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use quorate_bench::{Choice, Keys};
 use quorate_core::{Link, Rate};
 use quorate_sim::experiment::{Ask, Capacity, Clients, Delay, Load, Measured, Setup};
 use quorate_store::Command;
 
 use super::costs::Costs;
-use super::{CRAQ_ALR, RAFT, RAFT_ALR, ZAB, ZAB_ALR};
+use super::{CRAQ_ALR, HERMES, HERMES_ALR, RAFT, RAFT_ALR, ZAB, ZAB_ALR};
 use crate::instrument::Result;
 use crate::instrument::closed_loops::{self, READY, SECOND, links};
 pub use crate::instrument::closed_loops::{Candidate, MS, Seen, get};
@@ -38,9 +39,33 @@ pub static OF_ZAB: [Candidate; 2] =
 pub static OF_CRAQ: [Candidate; 2] =
     [Candidate::new(CRAQ, "craq", &["reads=lease"]), Candidate::new(CRAQ_ALR, "craq", &["reads=eager-alr"])];
 
-/// A write of a key; each number is another value.
+/// Hermes, and with almost-local reads.
+pub static OF_HERMES: [Candidate; 2] = [
+    Candidate::new(HERMES, "hermes", &["reads=lease"]),
+    Candidate::new(HERMES_ALR, "hermes", &["reads=eager-alr"]),
+];
+
+/// What is written, and where.
+#[derive(Clone, Copy, Debug)]
+pub struct Pattern {
+    /// Bytes of a value, a multiple of 8.
+    pub value: usize,
+    pub keys: Choice,
+}
+
+/// The paper's, unless it says another.
+pub const USUAL: Pattern = Pattern { value: 32, keys: Choice::Uniform };
+
+impl Pattern {
+    /// A write of a key; each number is another value.
+    fn put(&self, key: u64, number: u64) -> Command {
+        closed_loops::put(key, Bytes::from(number.to_be_bytes().repeat(self.value / 8)))
+    }
+}
+
+/// A write of a value of the usual length.
 pub fn put(key: u64, number: u64) -> Command {
-    closed_loops::put(key, Bytes::from([number.to_be_bytes(); 4].concat()))
+    USUAL.put(key, number)
 }
 
 /// Nodes of a protocol at rest, every key written.
@@ -97,16 +122,21 @@ impl Cluster {
     }
 
     /// Closed loops of so many clients at each node, of which so many percent of the operations write.
-    pub fn loaded(&self, clients: usize, writes_percent: u64, length: u64) -> Result<Seen> {
+    pub fn loaded(
+        &self,
+        (clients, writes_percent): (usize, u64),
+        pattern: Pattern,
+        length: u64,
+    ) -> Result<Seen> {
         let (from, until) = (FILLED + WARM_UP, FILLED + WARM_UP + length);
-        let mut number = KEYS;
+        let (mut number, keys) = (KEYS, Keys::new(pattern.keys, KEYS));
         let clients =
             closed_loops::clients(clients * self.nodes, (FILLED, until), PATIENCE, |client, random, _| {
-                let key = random.range(0..KEYS);
+                let key = keys.draw(random);
                 let command = match random.range(0..100) < writes_percent {
                     true => {
                         number += 1;
-                        put(key, number)
+                        pattern.put(key, number)
                     }
                     false => get(key),
                 };
