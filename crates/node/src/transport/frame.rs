@@ -39,6 +39,10 @@ const MORE: u8 = 4;
 /// Flag of an [`Echo`].
 const ECHO: u8 = 8;
 
+/// Room for a message of several frames at first, in bytes: to grow with each frame, into memory that the kernel must
+/// clear first, costs more than all else that is done with it here.
+const ROOM: usize = 4 * FRAME;
+
 /// Asks, against the direction of the frames, for an [`ALIVE`].
 pub const PROBE: u8 = b'?';
 /// A frame that says only that its sender is there.
@@ -110,9 +114,6 @@ pub struct Frame {
 pub struct Reader {
     /// What has come of a message that is not whole yet, by class.
     unfinished: [Option<BytesMut>; 2],
-    /// Bytes of the last message of several frames, by class: so much room has the next one from the beginning.
-    /// To grow with each frame costs more than all else that is done with it here.
-    usual: [usize; 2],
     /// Echoes that have come in and were not taken.
     echoes: Vec<Echo>,
 }
@@ -128,8 +129,7 @@ impl Reader {
                 self.echoes.push(echo.map_err(|_| FrameError::Echo)?);
                 continue;
             }
-            let class = usize::from(flags & BULK);
-            let unfinished = &mut self.unfinished[class];
+            let unfinished = &mut self.unfinished[usize::from(flags & BULK)];
             let continues = flags & CONTINUES != 0;
             if unfinished.is_some() != continues {
                 return Err(if continues { FrameError::Continues } else { FrameError::Begins });
@@ -138,8 +138,7 @@ impl Reader {
                 return Err(FrameError::Endless { limit });
             }
             if flags & MORE != 0 {
-                let room = self.usual[class].max(2 * FRAME);
-                unfinished.get_or_insert_with(|| BytesMut::with_capacity(room)).extend_from_slice(&piece);
+                unfinished.get_or_insert_with(|| BytesMut::with_capacity(ROOM)).extend_from_slice(&piece);
                 continue;
             }
             let mut ends = Decoder::new(piece.split_off(piece.len() - ENDS));
@@ -150,7 +149,6 @@ impl Reader {
                 None => piece,
                 Some(mut whole) => {
                     whole.extend_from_slice(&piece);
-                    self.usual[class] = whole.len();
                     whole.freeze()
                 }
             };
