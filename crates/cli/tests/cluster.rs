@@ -52,9 +52,7 @@ fn kills_and_pauses_lose_nothing_and_show_nothing_stale() {
         cluster.nodes[leader].wait_until_serving();
     }
 
-    cluster.nodes.iter_mut().for_each(|node| node.kill());
-    cluster.nodes.iter_mut().for_each(|node| node.start());
-    cluster.nodes.iter().for_each(|node| node.wait_until_serving());
+    cluster.restart();
     load.progress(200);
 
     // Past its lease: another must lead before the old leader wakes up, and then it must not serve from its own
@@ -83,9 +81,7 @@ fn epaxos_loses_nothing_when_its_nodes_are_killed() {
         cluster.nodes[node].start();
         cluster.nodes[node].wait_until_serving();
     }
-    cluster.nodes.iter_mut().for_each(|node| node.kill());
-    cluster.nodes.iter_mut().for_each(|node| node.start());
-    cluster.nodes.iter().for_each(|node| node.wait_until_serving());
+    cluster.restart();
     load.progress(200);
     load.check(&cluster.nodes);
 }
@@ -95,12 +91,7 @@ fn epaxos_loses_nothing_when_its_nodes_are_killed() {
 #[test]
 fn a_responder_whose_disk_hangs_does_not_stop_writes() {
     for (protocol, flags) in [("bodega", &[][..]), ("quorum-leases", &["--set", "grantees=1,2,3"])] {
-        let mut cluster = Cluster::prepare(3, protocol, flags);
-        let hangs: Vec<_> = cluster.nodes.iter().map(|node| node.data.with_extension("hangs")).collect();
-        for (node, file) in cluster.nodes.iter_mut().zip(&hangs) {
-            node.start_with_disk_that_hangs_while(file);
-        }
-        cluster.nodes.iter().for_each(|node| node.wait_until_serving());
+        let (cluster, hangs) = Cluster::start_with_disks_that_hang(3, protocol, flags);
         let leader = cluster.leader();
         let (hung, other) = ((leader + 1) % 3, (leader + 2) % 3);
         let set = |connection: &mut Connection, value: u64| {
@@ -119,12 +110,7 @@ fn a_responder_whose_disk_hangs_does_not_stop_writes() {
             assert!(set(&mut connection, value), "{protocol}: write {value}");
         }
         std::fs::remove_file(&hangs[hung]).unwrap();
-        let mut late = Connection::open(&cluster.nodes[hung].resp).unwrap();
-        let read = wait_for("a read where the disk hung", || match late.call(&[b"GET", b"k"]).unwrap() {
-            Resp::Error(_) => None,
-            value => Some(value),
-        });
-        assert_eq!(read, Resp::Bulk(b"49".to_vec()), "{protocol}");
+        assert_eq!(cluster.nodes[hung].read("k"), Resp::Bulk(b"49".to_vec()), "{protocol}");
     }
 }
 

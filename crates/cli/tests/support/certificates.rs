@@ -14,7 +14,7 @@ use super::support::Cluster;
 pub struct Certificates {
     pub directory: tempfile::TempDir,
     pub authority: Authority,
-    /// A client's.
+    /// The files of a client's certificate and key.
     pub client: Issued,
 }
 

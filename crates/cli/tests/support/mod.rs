@@ -49,6 +49,28 @@ impl Cluster {
         cluster
     }
 
+    /// Starts nodes whose disks hang, each while its file is there; waits until each serves.
+    pub fn start_with_disks_that_hang(
+        count: usize,
+        protocol: &str,
+        flags: &[&str],
+    ) -> (Cluster, Vec<PathBuf>) {
+        let mut cluster = Cluster::prepare(count, protocol, flags);
+        let hangs: Vec<_> = cluster.nodes.iter().map(|node| node.data.with_extension("hangs")).collect();
+        for (node, file) in cluster.nodes.iter_mut().zip(&hangs) {
+            node.start_with_disk_that_hangs_while(file);
+        }
+        cluster.nodes.iter().for_each(|node| node.wait_until_serving());
+        (cluster, hangs)
+    }
+
+    /// Kills all nodes at once, and starts them again.
+    pub fn restart(&mut self) {
+        self.nodes.iter_mut().for_each(Node::kill);
+        self.nodes.iter_mut().for_each(Node::start);
+        self.nodes.iter().for_each(Node::wait_until_serving);
+    }
+
     /// Starts nothing yet.
     pub fn prepare(count: usize, protocol: &str, flags: &[&str]) -> Cluster {
         Cluster::prepare_each(count, protocol, |_| flags.iter().map(|flag| (*flag).to_owned()).collect())
@@ -290,6 +312,15 @@ impl Node {
             let mut connection = Connection::open(&self.resp).ok()?;
             matches!(connection.call(&[b"GET", b"readiness"]), Ok(Resp::Nil | Resp::Bulk(_))).then_some(())
         });
+    }
+
+    /// What it reads as soon as it can.
+    pub fn read(&self, key: &str) -> Resp {
+        let mut connection = Connection::open(&self.resp).expect("a connection");
+        wait_for("a read", || match connection.call(&[b"GET", key.as_bytes()]).expect("an answer") {
+            Resp::Error(_) => None,
+            value => Some(value),
+        })
     }
 
     fn role(&self) -> Option<String> {
