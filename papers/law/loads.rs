@@ -55,7 +55,7 @@ pub fn fig3(bench: &Bench) -> Result<Vec<Rows>> {
 #[derive(Clone, Copy)]
 struct Point {
     writes: u64,
-    /// At each node.
+    /// In closed loops at each node.
     clients: usize,
     nodes: usize,
     pattern: Pattern,

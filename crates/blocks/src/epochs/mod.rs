@@ -87,7 +87,7 @@ impl<P, K, M> Embeds<P, K> for M where
 #[must_use]
 #[derive(Debug)]
 pub enum Event<K> {
-    /// Nothing.
+    /// The protocol goes on as before.
     Nothing,
     /// Promise the ballot that is wanted, now: [`Epochs::enter`].
     Free,
@@ -115,7 +115,7 @@ pub enum Role<K> {
     Polling(Polling),
     /// Wants to own it.
     Candidate(Candidate<K>),
-    /// Owns it.
+    /// States who is live in it.
     Owner(Owner),
 }
 
@@ -158,7 +158,7 @@ pub struct Epochs<P, K> {
     seen: Ballot,
     role: Role<K>,
     wanted: Option<Wanted<P>>,
-    /// Watches the owner.
+    /// When the owner was heard last, and for how long it is waited for.
     pub monitor: LeaderMonitor,
     /// Members that hold others up, or have just done so: a statement does without them if it can.
     pub laggards: Laggards,
@@ -215,7 +215,7 @@ impl<P: Copy + Ord + Debug, K: Debug> Epochs<P, K> {
         cx.set_timer(Timer::Election.into(), if alone { Duration::ZERO } else { patience });
     }
 
-    /// See [`Role`].
+    /// What it is to the epoch whose ballot it has promised.
     pub fn role(&self) -> &Role<K> {
         &self.role
     }
