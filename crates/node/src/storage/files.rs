@@ -9,12 +9,13 @@
 
 use std::fs::OpenOptions;
 use std::io::{self, IoSlice};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::FallocateFlags;
+use rustix::fs::{AtFlags, FallocateFlags, OFlags, StatxFlags};
 
+use super::blocks::BLOCK;
 use super::error::Failure;
 
 /// One flat directory.
@@ -25,6 +26,11 @@ pub(super) trait Files: Send + Sync {
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>>;
     /// A file that is there, for reading and writing.
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>>;
+    /// One that is only written, in whole blocks from memory that is [`Aligned`](super::blocks::Aligned): past the
+    /// system's cache, where the file system can do that.
+    fn open_direct(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        self.open(name)
+    }
     /// Gives a file another name, in place of a file that has it.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Takes a file's name away.
@@ -83,6 +89,11 @@ impl Dir {
 
     pub(super) fn open(&self, name: &str) -> Result<Handle, Failure> {
         self.handle(name, "open", self.files.open(name))
+    }
+
+    /// For whole blocks; see [`Files::open_direct`].
+    pub(super) fn open_direct(&self, name: &str) -> Result<Handle, Failure> {
+        self.handle(name, "open", self.files.open_direct(name))
     }
 
     fn handle(
@@ -231,6 +242,16 @@ impl Files for Disk {
         Ok(Arc::new(OpenOptions::new().read(true).write(true).open(self.path.join(name))?))
     }
 
+    fn open_direct(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).open(self.path.join(name))?;
+        if !takes_blocks(&file) {
+            return Ok(Arc::new(file));
+        }
+        let flags = OFlags::DIRECT.bits().cast_signed();
+        Ok(Arc::new(options.custom_flags(flags).open(self.path.join(name))?))
+    }
+
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         std::fs::rename(self.path.join(from), self.path.join(to))
     }
@@ -242,6 +263,15 @@ impl Files for Disk {
     fn sync_names(&self) -> io::Result<()> {
         self.handle.sync_all()
     }
+}
+
+/// Whether the system says (Linux 6.1 and later) that blocks of [`BLOCK`] bytes can go to this file past its cache.
+fn takes_blocks(file: &std::fs::File) -> bool {
+    let divides = |align: u32| align != 0 && BLOCK.is_multiple_of(align as usize);
+    rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).is_ok_and(|found| {
+        let said = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::DIOALIGN);
+        said && divides(found.stx_dio_mem_align) && divides(found.stx_dio_offset_align)
+    })
 }
 
 impl File for std::fs::File {

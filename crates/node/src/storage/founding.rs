@@ -88,8 +88,8 @@ fn fill(dir: &Dir, identity: &Identity, saved: Saved<Payload>, memo: &[u8]) -> R
     let start = Start { segment: 1, sequence: 1 };
     let (written, pool) = (AtomicU64::new(0), Pool::find(dir)?);
     let Saved { snapshot, records, .. } = saved;
-    let file = snapshot::create(dir, start.sequence, 0)?;
-    snapshot::write(dir, file, digest, start, (snapshot, records), &background, &written)?;
+    snapshot::create(dir, start.sequence, 0)?;
+    snapshot::write(dir, digest, start, (snapshot, records), &background, &written)?;
     snapshot::publish(dir, start, &pool)?;
     Memo::new(dir.clone()).write(memo)?;
     identity.publish(dir)

@@ -436,7 +436,7 @@ impl Thread<'_> {
         let sequence = writer.last() + 1;
         // Its room first: the cut leaves unused what the log's present segment still has.
         let begun = snapshot::create(self.kept, sequence, space);
-        let (file, start) = match begun.and_then(|file| Ok((file, writer.cut()?))) {
+        let start = match begun.and_then(|()| writer.cut()) {
             Err(failure) if failure.is_full() => {
                 snapshot::discard(self.kept, sequence);
                 self.shared.give_up(failure);
@@ -451,7 +451,7 @@ impl Thread<'_> {
         let write = move || {
             let _alarm = Alarm { shared: &shared, dir: &dir, what: "write a snapshot to" };
             let state = &shared.checkpoint;
-            let written = snapshot::write(&dir, file, identity, start, content, &pace, &state.written);
+            let written = snapshot::write(&dir, identity, start, content, &pace, &state.written);
             if let Err(failure) = &written
                 && failure.is_full()
             {

@@ -12,9 +12,11 @@
 //! | `memo` | a small file that is replaced as a whole |
 //! | `founding` | directories of a cluster that begins with another's data |
 //! | [`error`] | why it is refused, or why it stopped |
+//! | `blocks` | whole blocks, which need no copy in the system's cache |
 //! | `files`, `background` | what is asked of the file system; how work gives way to the log |
 
 mod background;
+mod blocks;
 pub mod error;
 mod files;
 mod founding;
@@ -42,6 +44,7 @@ use tracing::{info, warn};
 
 use crate::config::Durability;
 use background::Background;
+use blocks::BLOCK;
 use files::{Dir, Disk};
 use identity::{Identity, Lock};
 use log::Kept;
@@ -195,7 +198,7 @@ fn find(dir: &Dir, options: &Options, fresh: u128, background: bool) -> Result<F
     let expected = options.identity(fresh);
     let mode = Mode {
         sync: options.durability == Durability::Fsync,
-        segment_bytes: options.segment_bytes.max(SMALLEST_SEGMENT),
+        segment_bytes: options.segment_bytes.max(SMALLEST_SEGMENT).next_multiple_of(BLOCK as u64),
         spares: if background { SPARES } else { 1 },
         background,
     };

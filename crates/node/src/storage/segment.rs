@@ -30,11 +30,12 @@ use std::time::Instant;
 use quorate_core::Payload;
 
 use super::background::Background;
+use super::blocks::{Aligned, BLOCK};
 use super::error::{Failure, StorageError};
 use super::files::{Dir, Handle};
 
 /// Where frames begin.
-pub(super) const HEADER: usize = 4096;
+pub(super) const HEADER: usize = BLOCK;
 
 /// A frame without its payload.
 pub(super) const FRAME: usize = 24;
@@ -97,20 +98,21 @@ fn fill(
     background: &Background,
 ) -> Result<Option<Segment>, Failure> {
     let (name, unfinished) = (name(index), format!("{}.tmp", name(index)));
-    let file = dir.create(&unfinished)?;
-    file.reserve(capacity)?;
-    let zeros = vec![0; ZEROS.min(capacity as usize)];
+    dir.create(&unfinished)?.reserve(capacity)?;
+    let file = dir.open_direct(&unfinished)?;
+    let zeros = Aligned::zeros(ZEROS.min(capacity as usize));
     let mut at = 0;
     while at < capacity {
         let started = Instant::now();
-        let len = (capacity - at).min(zeros.len() as u64);
-        file.write_slice(&zeros[..len as usize], at)?;
+        let len = (capacity - at).min(ZEROS as u64);
+        file.write_slice(&zeros.bytes()[..len as usize], at)?;
         file.sync()?;
         at += len;
         if at < capacity && !background.rest(started.elapsed()) {
             return Ok(None);
         }
     }
+    let file = dir.open(&unfinished)?;
     write_header(&file, identity, index, capacity)?;
     dir.publish(&unfinished, &name)?;
     Ok(Some(Segment { file: dir.open(&name)?, index, capacity }))
@@ -118,7 +120,10 @@ fn fill(
 
 /// Says whose segment it is; durable when it returns.
 pub(super) fn write_header(file: &Handle, identity: u64, index: u64, capacity: u64) -> Result<(), Failure> {
-    file.write_slice(&encode_header(identity, index, capacity), 0)?;
+    // A whole block: of one that is not in memory, the system would read the rest first.
+    let mut block = [0; HEADER];
+    block[..HEADER_FIELDS].copy_from_slice(&encode_header(identity, index, capacity));
+    file.write_slice(&block, 0)?;
     file.sync()
 }
 

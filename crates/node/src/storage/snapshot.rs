@@ -31,6 +31,7 @@ use bytes::Bytes;
 use quorate_core::{Image, Payload, Piece, Snapshot, Wire};
 
 use super::background::Background;
+use super::blocks::Blocks;
 use super::error::{Failure, StorageError};
 use super::files::{Dir, Handle};
 use super::pool::Pool;
@@ -72,12 +73,9 @@ fn unfinished(sequence: u64) -> String {
 
 /// Makes the file of a checkpoint in front of the record `sequence`, with space for so many bytes; for 0, that is taken
 /// while it is written.
-pub(super) fn create(dir: &Dir, sequence: u64, space: u64) -> Result<Handle, Failure> {
+pub(super) fn create(dir: &Dir, sequence: u64, space: u64) -> Result<(), Failure> {
     let file = dir.create(&unfinished(sequence))?;
-    if space > 0 {
-        file.reserve(space)?;
-    }
-    Ok(file)
+    if space > 0 { file.reserve(space) } else { Ok(()) }
 }
 
 /// Removes a checkpoint's file that is not finished. If that fails, the next opening does it.
@@ -89,7 +87,6 @@ pub(super) fn discard(dir: &Dir, sequence: u64) {
 /// meanwhile. Nothing of the log depends on the file before [`publish`].
 pub(super) fn write(
     dir: &Dir,
-    file: Handle,
     identity: u64,
     start: Start,
     (image, records): (Option<Snapshot>, Vec<Payload>),
@@ -98,14 +95,16 @@ pub(super) fn write(
 ) -> Result<bool, Failure> {
     let mut output = Output {
         seed: seed(identity, start.sequence),
-        file,
-        buffer: encode_header(identity, start, image.is_some()).to_vec(),
-        flushed: 0,
+        file: dir.open_direct(&unfinished(start.sequence))?,
+        blocks: Blocks::new(0),
+        len: 0,
+        synced: 0,
         checksum: 0,
         since: Instant::now(),
         background,
         written,
     };
+    output.push(&encode_header(identity, start, image.is_some()))?;
     for record in &records {
         output.frame(RECORD_KIND, record.parts())?;
         if !output.step()? {
@@ -214,10 +213,13 @@ pub(super) fn drop_before(dir: &Dir, start: Start, pool: &Pool) -> Result<(), Fa
 }
 
 struct Output<'a> {
+    /// For whole blocks: nobody reads what is written from the system's cache.
     file: Handle,
     seed: u32,
-    buffer: Vec<u8>,
-    flushed: u64,
+    blocks: Blocks,
+    /// Bytes of the file so far, and of these that are synced.
+    len: u64,
+    synced: u64,
     checksum: u32,
     since: Instant,
     background: &'a Background,
@@ -234,22 +236,23 @@ impl Output<'_> {
             );
             return Err(self.file.failure("write", std::io::Error::other(why)));
         }
-        let start = self.buffer.len();
-        let offset = self.flushed + start as u64;
-        self.buffer.extend_from_slice(&[0; 4]);
-        self.buffer.extend_from_slice(&kind.to_le_bytes());
-        self.buffer.extend_from_slice(&(len as u64).to_le_bytes());
-        for part in payload {
-            self.buffer.extend_from_slice(part);
+        let (kind, length) = (kind.to_le_bytes(), (len as u64).to_le_bytes());
+        let parts = || [&kind[..], &length].into_iter().chain(payload.iter().map(|part| &part[..]));
+        let crc = frame_crc(self.seed, self.len, parts()).to_le_bytes();
+        self.checksum = crc32c::crc32c_append(self.checksum, &crc);
+        for part in [&crc[..]].into_iter().chain(parts()) {
+            self.push(part)?;
         }
-        let crc = frame_crc(self.seed, offset, &self.buffer[start + 4..]);
-        self.buffer[start..start + 4].copy_from_slice(&crc.to_le_bytes());
-        self.checksum = crc32c::crc32c_append(self.checksum, &crc.to_le_bytes());
         Ok(())
     }
 
+    fn push(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.len += bytes.len() as u64;
+        self.blocks.push(&self.file, bytes)
+    }
+
     fn step(&mut self) -> Result<bool, Failure> {
-        if self.buffer.len() < STEP {
+        if self.len - self.synced < STEP as u64 {
             return Ok(true);
         }
         self.flush()?;
@@ -259,18 +262,17 @@ impl Output<'_> {
     }
 
     fn flush(&mut self) -> Result<(), Failure> {
-        self.file.write_slice(&self.buffer, self.flushed)?;
+        self.blocks.flush(&self.file)?;
         self.file.sync()?;
-        self.flushed += self.buffer.len() as u64;
-        self.buffer.clear();
-        self.written.store(self.flushed, Ordering::Relaxed);
+        self.synced = self.len;
+        self.written.store(self.len, Ordering::Relaxed);
         Ok(())
     }
 
     /// Gives back what was reserved and not used: the file ends with its footer.
     fn end(&self) -> Result<(), Failure> {
-        if self.file.len()? > self.flushed {
-            self.file.truncate(self.flushed)?;
+        if self.file.len()? > self.len {
+            self.file.truncate(self.len)?;
             self.file.sync()?;
         }
         Ok(())
@@ -303,7 +305,7 @@ pub(super) fn fuzzed(
             _ => {}
         }
         let rest = [&kind.to_le_bytes()[..], &(body.len() as u64).to_le_bytes(), &body].concat();
-        let crc = frame_crc(seed, out.len() as u64, &rest);
+        let crc = frame_crc(seed, out.len() as u64, [&rest[..]]);
         checksum = crc32c::crc32c_append(checksum, &crc.to_le_bytes());
         out.extend_from_slice(&crc.to_le_bytes());
         out.extend_from_slice(&rest);
@@ -384,7 +386,7 @@ impl Frames {
             return corrupt(offset, "a frame is longer than it can be");
         }
         let bytes = self.file.read(offset, FRAME + len as usize)?;
-        if bytes.len() as u64 != FRAME as u64 + len || frame_crc(self.seed, offset, &bytes[4..]) != crc {
+        if bytes.len() as u64 != FRAME as u64 + len || frame_crc(self.seed, offset, [&bytes[4..]]) != crc {
             return corrupt(offset, "a frame's checksum is wrong");
         }
         let payload = &bytes[FRAME..];
@@ -465,8 +467,9 @@ fn seed(identity: u64, sequence: u64) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&identity.to_le_bytes()), &sequence.to_le_bytes())
 }
 
-fn frame_crc(seed: u32, offset: u64, rest: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c_append(seed, &offset.to_le_bytes()), rest)
+fn frame_crc<'a>(seed: u32, offset: u64, rest: impl IntoIterator<Item = &'a [u8]>) -> u32 {
+    let seed = crc32c::crc32c_append(seed, &offset.to_le_bytes());
+    rest.into_iter().fold(seed, crc32c::crc32c_append)
 }
 
 /// An image in a file, verified when the file was opened: pieces come as they were written, whatever the limit. The
@@ -497,7 +500,7 @@ impl Image for StoredImage {
             Err(failure) => panic!("a snapshot can no longer be read: {failure}"),
         };
         assert!(
-            frame.len() == len && frame_crc(self.seed, offset, &frame[4..]) == crc,
+            frame.len() == len && frame_crc(self.seed, offset, [&frame[4..]]) == crc,
             "{} changed at offset {offset} after it was verified: look for disk errors in the kernel log",
             self.file.path().display()
         );

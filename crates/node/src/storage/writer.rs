@@ -1,26 +1,25 @@
-//! Appends to the log, one group of records at a time: one write, one sync. Knows no threads but the one that makes the
-//! next segment meanwhile.
+//! Appends to the log, one group of records at a time: one write (a large group takes several), one sync. Knows no
+//! threads but the one that makes the next segment meanwhile.
+//!
+//! What is synced is written in whole blocks, past the system's cache where that is possible (`blocks`): a copy there
+//! would never be read, and costs as much as the rest of a sync. So each write repeats the block in which the one before
+//! ended. A crash may tear that block like any other, but its first bytes are the same in both writes.
 
 use std::collections::VecDeque;
-use std::io::IoSlice;
-use std::ops::Range;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use bytes::Bytes;
 use quorate_core::Payload;
 use tracing::{info, warn};
 
 use super::SMALLEST_SEGMENT;
 use super::background::Background;
+use super::blocks::Blocks;
 use super::error::Failure;
-use super::files::Dir;
+use super::files::{Dir, Handle};
 use super::pool::Pool;
 use super::recovery::{Recovered, Start};
 use super::segment::{self, FRAME, HEADER, Place, Segment, frame_len};
-
-/// Parts of records from this size on are written from where they are; smaller ones are gathered in one buffer.
-const SPLICE: usize = 4096;
 
 /// A group is no larger (but for a single record), so that waiting for the disk stays short.
 const GROUP: u64 = 16 << 20;
@@ -44,6 +43,9 @@ pub(super) struct Writer {
     identity: u64,
     mode: Mode,
     segment: Segment,
+    /// Its file, as records are written to it.
+    file: Handle,
+    blocks: Blocks,
     place: Place,
     offset: u64,
     /// Whether a record is in the segment.
@@ -57,7 +59,6 @@ pub(super) struct Writer {
     next: u64,
     /// Records before this one are covered by a mark.
     marked: u64,
-    buffer: Vec<u8>,
 }
 
 /// A spare that could not be made is no reason to stop: what is written has room in the present segment. It is tried
@@ -85,8 +86,12 @@ impl Writer {
         pool: Arc<Pool>,
     ) -> Result<Writer, Failure> {
         let Recovered { next, segment, offset, begun, spares, .. } = recovered;
+        let (file, mut blocks) = (open(&dir, mode, &segment)?, Blocks::new(HEADER as u64));
+        blocks.resume(&segment.file, offset)?;
         let mut writer = Writer {
             place: Place::new(identity, segment.index),
+            file,
+            blocks,
             dir,
             identity,
             mode,
@@ -99,7 +104,6 @@ impl Writer {
             short: None,
             next,
             marked: 0,
-            buffer: Vec::new(),
         };
         writer.order_spare()?;
         Ok(writer)
@@ -116,7 +120,6 @@ impl Writer {
             self.roll()?;
         }
         let synced = self.last();
-        let mut group = Group { buffer: std::mem::take(&mut self.buffer), pieces: Vec::new() };
         let (mut end, mut count) = (self.offset, 0);
         for record in records {
             let len = frame_len(record);
@@ -124,14 +127,18 @@ impl Writer {
                 break;
             }
             let head = self.place.record(end, self.next + count as u64, synced, record);
-            group.push(&head, record, len as usize);
+            let padding = len as usize - head.len() - record.len();
+            self.blocks.push(&self.file, &head)?;
+            for part in record.parts() {
+                self.blocks.push(&self.file, part)?;
+            }
+            self.blocks.push(&self.file, &[0; segment::ALIGN][..padding])?;
             (end, count) = (end + len, count + 1);
         }
-        group.write(&self.segment, self.offset)?;
+        self.blocks.flush(&self.file)?;
         if self.mode.sync {
-            self.segment.file.sync()?;
+            self.file.sync()?;
         }
-        self.buffer = group.buffer;
         let written = end - self.offset;
         (self.offset, self.begun, self.next) = (end, true, self.next + count as u64);
         self.try_again(written)?;
@@ -161,7 +168,8 @@ impl Writer {
     pub(super) fn mark(&mut self) -> Result<(), Failure> {
         self.marked = self.next;
         if self.offset + FRAME as u64 <= self.segment.capacity {
-            self.segment.file.write_slice(&self.place.mark(self.offset, self.next), self.offset)?;
+            self.blocks.push(&self.file, &self.place.mark(self.offset, self.next))?;
+            self.blocks.flush(&self.file)?;
             self.offset += FRAME as u64;
         }
         Ok(())
@@ -182,6 +190,8 @@ impl Writer {
     fn roll(&mut self) -> Result<(), Failure> {
         // Everything in the old segment is synced: frames in the new one are evidence for it.
         self.segment = self.take_spare()?;
+        self.file = open(&self.dir, self.mode, &self.segment)?;
+        self.blocks.begin(HEADER as u64);
         self.place = Place::new(self.identity, self.segment.index);
         (self.offset, self.begun) = (HEADER as u64, false);
         self.order_spare()
@@ -296,56 +306,8 @@ impl Drop for Writer {
     }
 }
 
-/// What goes into one write.
-struct Group {
-    buffer: Vec<u8>,
-    pieces: Vec<Part>,
-}
-
-enum Part {
-    Gathered(Range<usize>),
-    Spliced(Bytes),
-}
-
-impl Group {
-    fn push(&mut self, head: &[u8], record: &Payload, len: usize) {
-        self.gather(head);
-        let mut written = head.len();
-        for part in record.parts() {
-            written += part.len();
-            if part.len() < SPLICE {
-                self.gather(part);
-            } else {
-                self.pieces.push(Part::Spliced(part.clone()));
-            }
-        }
-        self.gather(&[0; segment::ALIGN][..len - written]);
-    }
-
-    fn gather(&mut self, bytes: &[u8]) {
-        let start = self.buffer.len();
-        self.buffer.extend_from_slice(bytes);
-        let end = self.buffer.len();
-        match self.pieces.last_mut() {
-            Some(Part::Gathered(range)) => range.end = end,
-            Some(Part::Spliced(_)) | None => self.pieces.push(Part::Gathered(start..end)),
-        }
-    }
-
-    fn write(&mut self, segment: &Segment, offset: u64) -> Result<(), Failure> {
-        let mut parts: Vec<IoSlice<'_>> = self.pieces.iter().map(|piece| self.slice(piece)).collect();
-        segment.file.write(&mut parts, offset)?;
-        drop(parts);
-        self.pieces.clear();
-        self.buffer.clear();
-        self.buffer.shrink_to(1 << 20);
-        Ok(())
-    }
-
-    fn slice<'a>(&'a self, piece: &'a Part) -> IoSlice<'a> {
-        IoSlice::new(match piece {
-            Part::Gathered(range) => &self.buffer[range.clone()],
-            Part::Spliced(bytes) => bytes,
-        })
-    }
+/// The file of a segment, for records.
+fn open(dir: &Dir, mode: Mode, segment: &Segment) -> Result<Handle, Failure> {
+    // What is not synced is to stay in memory until the system thinks fit.
+    if mode.sync { dir.open_direct(&segment::name(segment.index)) } else { Ok(segment.file.clone()) }
 }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use quorate_core::Random;
 
+use crate::storage::blocks::BLOCK;
 use crate::storage::files::{File, Files};
 
 const SECTOR: usize = 512;
@@ -202,7 +203,7 @@ impl Memory {
     }
 
     fn file(&self, index: usize) -> Arc<dyn File> {
-        Arc::new(MemoryFile { memory: self.clone(), index })
+        Arc::new(MemoryFile { memory: self.clone(), index, direct: false })
     }
 }
 
@@ -281,6 +282,11 @@ impl Files for Memory {
         index.map(|index| self.file(index)).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
+    fn open_direct(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        let index = self.state().names.get(name).copied().ok_or(io::ErrorKind::NotFound)?;
+        Ok(Arc::new(MemoryFile { memory: self.clone(), index, direct: true }))
+    }
+
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.name(Naming::Rename(from.to_owned(), to.to_owned()))
     }
@@ -301,6 +307,8 @@ impl Files for Memory {
 struct MemoryFile {
     memory: Memory,
     index: usize,
+    /// Whether it takes whole blocks only.
+    direct: bool,
 }
 
 impl File for MemoryFile {
@@ -319,6 +327,12 @@ impl File for MemoryFile {
 
     fn write_at(&self, parts: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
         let mut state = self.memory.state();
+        if self.direct {
+            let starts = parts.iter().map(|part| part.as_ptr().addr());
+            let lens = parts.iter().map(|part| part.len());
+            let mut numbers = starts.chain(lens).chain([offset as usize]);
+            assert!(numbers.all(|number| number.is_multiple_of(BLOCK)), "a direct write of whole blocks");
+        }
         let mut bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
         let was_dead = state.dead;
         if let Err(dead) = state.change() {
@@ -330,11 +344,12 @@ impl File for MemoryFile {
         }
         if state.faults.short && bytes.len() > 1 {
             let count = 1 + state.some_of(bytes.len() - 1);
-            bytes.truncate(count);
+            bytes.truncate(if self.direct { count.next_multiple_of(BLOCK) } else { count });
         }
         if let Some(space) = state.faults.space {
             let taken = state.files[self.index].cached.len() as u64;
-            bytes.truncate((taken + space).saturating_sub(offset) as usize);
+            let room = (taken + space).saturating_sub(offset) as usize;
+            bytes.truncate(if self.direct { room / BLOCK * BLOCK } else { room });
             if bytes.is_empty() {
                 return Err(io::ErrorKind::StorageFull.into());
             }

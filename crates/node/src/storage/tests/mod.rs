@@ -3,11 +3,13 @@
 //! | file | what |
 //! |---|---|
 //! | `memory` | the disk that crashes and fails |
+//! | `blocks` | whole blocks, whatever is written |
 //! | `crashes` | what a crash leaves, at any moment |
 //! | `damage` | what a disk that changes its mind leaves |
 //! | `failures` | full disks, failing syncs, short writes |
 //! | `directories` | whose directory it is; real files and threads |
 
+mod blocks;
 mod crashes;
 mod damage;
 mod directories;
@@ -149,9 +151,9 @@ impl Replica {
     fn checkpoint_of(&mut self, image: Snapshot, records: Vec<Payload>) -> Result<(), Failure> {
         let start = self.kept.writer.cut()?;
         let Kept { dir, identity, pool, .. } = &self.kept;
-        let file = snapshot::create(dir, start.sequence, SPACE)?;
+        snapshot::create(dir, start.sequence, SPACE)?;
         let (content, written) = ((Some(image), records), AtomicU64::new(0));
-        snapshot::write(dir, file, *identity, start, content, &Background::hurried(), &written)?;
+        snapshot::write(dir, *identity, start, content, &Background::hurried(), &written)?;
         snapshot::publish(dir, start, pool)
     }
 
