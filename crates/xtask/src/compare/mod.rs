@@ -45,7 +45,7 @@ const USAGE: &str = "usage: cargo xtask compare [--quick] [--only NAMES] [--roun
   --against NAME=PROGRAM
                  this build against an earlier one's binary, which is called NAME on the page, instead of Quorate
                  beside others; may be repeated
-  --rounds N     rounds over all systems [default: 5; with --against 20, as many as it is judged by]
+  --rounds N     rounds over all systems [default: 5; with --against 8]
   --out DIR      where CSVs and page go [default: docs; with --quick or --only, which never write into the
                  repository, a folder for temporary files]
   --judge        measures nothing: writes page and README's tables from the CSVs again

@@ -1,6 +1,7 @@
-//! `cargo xtask compare --against NAME=PROGRAM`: this build beside earlier ones. In each round every program serves the
-//! same loads, one after the other, another one first each time; what counts is the ratio in a round. Differences of a
-//! few percent are asked for, so the median of many rounds is judged, by its interval.
+//! `cargo xtask compare --against NAME=PROGRAM`: this build beside earlier ones. In each round every program starts a
+//! cluster; these take turns at serving the same loads, another one first each time. What counts is the ratio in a turn:
+//! a machine that others use is faster in one minute than in the next, by more than the few percent that are asked for.
+//! So turns are short, and the median of many is judged, by its interval.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -8,6 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use quorate_bench::grid::{Grid, MANY, Row, Schema, median_interval, table};
+use tempfile::TempDir;
 
 use super::page::caveats;
 use super::processes::{Result, cpu_seconds, words};
@@ -22,9 +24,12 @@ pub const VERSIONS: Schema = Schema {
     numbers: &[("operations", "/s"), ("p99", "us"), ("members_cpu", "us")],
 };
 pub const TIMES: Times =
-    Times { warm_up: Duration::from_millis(600), time: Duration::from_millis(1800), rest: Duration::ZERO };
-/// As many as its judgement needs.
-pub const ROUNDS: u32 = MANY as u32;
+    Times { warm_up: Duration::from_millis(300), time: Duration::from_millis(900), rest: Duration::ZERO };
+/// How often clusters are started anew.
+pub const ROUNDS: u32 = 8;
+/// Turns in a round. An even number: every other turn goes the other way round, so that nobody always follows the same
+/// one, which may have work left over.
+const TURNS: u32 = 6;
 
 const PROTOCOLS: [&str; 2] = ["multipaxos", "raft"];
 const LOADS: [(&str, &[&str]); 2] = [
@@ -67,12 +72,22 @@ pub fn measure(earlier: &[Earlier], session: &Session, quorate: &Path) -> Result
         &PROTOCOLS,
         |protocol| protocol,
         |protocol, round| {
+            let started =
+                programs.iter().map(|(name, program)| Serving::start(protocol, name, program, session));
+            let mut clusters = started.collect::<Result<Vec<_>>>()?;
+            for cluster in &clusters {
+                let fill = cluster.bench(quorate, &["--load", "--workload", "get"], TOUCH);
+                session.report(fill)?;
+            }
             let mut rows = Rows::default();
-            let mut order = programs.clone();
-            order.rotate_left(round as usize % programs.len());
-            for (name, program) in order {
-                serve(protocol, (name, program), quorate, session, round, &mut rows)
-                    .map_err(|error| format!("{name}: {error}"))?;
+            for turn in (round - 1) * TURNS..round * TURNS {
+                clusters.reverse();
+                clusters.rotate_left(turn as usize / 2 % programs.len());
+                for load in LOADS {
+                    for cluster in &clusters {
+                        cluster.serve(load, turn + 1, quorate, session, &mut rows)?;
+                    }
+                }
             }
             Ok(rows)
         },
@@ -81,40 +96,64 @@ pub fn measure(earlier: &[Earlier], session: &Session, quorate: &Path) -> Result
     Ok(Measured { grids: vec![(VERSIONS, Grid::of(VERSIONS, head, done.rows.loads))], quiet: done.quiet })
 }
 
-/// One version of one protocol under each load. This build's load generator drives all of them.
-fn serve(
-    protocol: &str,
-    (name, program): (&str, &Path),
-    generator: &Path,
-    session: &Session,
-    round: u32,
-    rows: &mut Rows,
-) -> Result<()> {
-    let dir = session.folder()?;
-    let up = Up::start(program, &["--protocol", protocol].map(str::to_owned), dir.path(), &session.stop)?;
-    let pids: Vec<_> = up.members.iter().map(|member| member.pid).collect();
-    let leader = up.leader(&session.stop)?.resp;
-    let bench = |flags: &[&str], [warm_up, time]: [Duration; 2]| {
+/// The time of a run that is about writing all keys, which it does first.
+const TOUCH: [Duration; 2] = [Duration::ZERO, Duration::from_millis(100)];
+
+/// A cluster of one version, for one protocol.
+struct Serving<'a> {
+    protocol: &'a str,
+    name: &'a str,
+    up: Up,
+    leader: String,
+    _dir: TempDir,
+}
+
+impl<'a> Serving<'a> {
+    fn start(protocol: &'a str, name: &'a str, program: &Path, session: &Session) -> Result<Serving<'a>> {
+        let dir = session.folder()?;
+        let serve = || {
+            let flags = ["--protocol", protocol].map(str::to_owned);
+            let up = Up::start(program, &flags, dir.path(), &session.stop)?;
+            let leader = up.leader(&session.stop)?.resp;
+            Ok::<_, String>((up, leader))
+        };
+        let (up, leader) = serve().map_err(|error| format!("{name}: {error}"))?;
+        Ok(Serving { protocol, name, up, leader, _dir: dir })
+    }
+
+    /// A run of this build's load generator, which drives all of them.
+    fn bench(&self, generator: &Path, flags: &[&str], [warm_up, time]: [Duration; 2]) -> Command {
         let mut command = Command::new(generator);
-        command.args(["bench", "--json", "--endpoints", &leader, "--keys", KEYS]);
+        command.args(["bench", "--json", "--endpoints", &self.leader, "--keys", KEYS]);
         command.args(["--connections", CONNECTIONS]).args(flags);
         for (flag, time) in [("--warm-up", warm_up), ("--duration", time)] {
             command.arg(flag).arg(format!("{}ms", time.as_millis()));
         }
         command
-    };
-    session.report(bench(&["--load", "--workload", "get"], [Duration::ZERO, Duration::from_millis(100)]))?;
-    for (load, flags) in LOADS {
-        let mut command = bench(flags, [session.times.warm_up, session.times.time]);
-        let ([rate, p99], [cpu]) = session.under_load(&mut command, || Ok([cpu_seconds(&pids)]))?;
-        eprintln!("  {name:<20} {load:<24} {rate:>9.0}/s  p99 {p99:>7.0} us");
-        let keys = [protocol, load, name].map(str::to_owned).to_vec();
-        rows.loads.push(Row { keys, run: round, numbers: [rate, p99, 1e6 * cpu].map(Some).to_vec() });
-        if name == THIS {
+    }
+
+    /// One turn under one load.
+    fn serve(
+        &self,
+        (load, flags): (&str, &[&str]),
+        turn: u32,
+        generator: &Path,
+        session: &Session,
+        rows: &mut Rows,
+    ) -> Result<()> {
+        let pids: Vec<_> = self.up.members.iter().map(|member| member.pid).collect();
+        let mut command = self.bench(generator, flags, [session.times.warm_up, session.times.time]);
+        let ([rate, p99], [cpu]) = session
+            .under_load(&mut command, || Ok([cpu_seconds(&pids)]))
+            .map_err(|error| format!("{}: {error}", self.name))?;
+        eprintln!("  {:<20} {load:<24} {rate:>9.0}/s  p99 {p99:>7.0} us", self.name);
+        let keys = [self.protocol, load, self.name].map(str::to_owned).to_vec();
+        rows.loads.push(Row { keys, run: turn, numbers: [rate, p99, 1e6 * cpu].map(Some).to_vec() });
+        if self.name == THIS && rows.commands.len() < LOADS.len() {
             rows.commands.push(words(&command));
         }
+        Ok(())
     }
-    Ok(())
 }
 
 /// This build's number over the other's, in each round that has both, in ascending order.
@@ -136,7 +175,7 @@ fn verdict(ratios: &[f64]) -> [String; 2] {
         return ["-".to_owned(), "not measured".to_owned()];
     };
     let said = match ratios.len() {
-        few if few < MANY => "cannot be judged: too few rounds",
+        few if few < MANY => "cannot be judged: too few turns",
         _ if low >= LEAST => "met",
         _ if high < LEAST => "**missed**",
         _ => "cannot be judged: the interval holds the bar",
@@ -148,11 +187,11 @@ fn verdict(ratios: &[f64]) -> [String; 2] {
 pub fn section(text: &mut String, grid: &Grid, head: &str) {
     let _ = writeln!(
         text,
-        "\n## This build and earlier ones\n\n- {head}\n- {} rounds; in each, three nodes of each program are started \
-         anew with `quorate up`, alone, one program after the other, another one first in each round; {KEYS} keys, \
-         {CONNECTIONS} connections to the leader, {PIPELINE} writes or one read under way on each; runs of {}; this \
-         build's load generator drives all\n- a ratio is of this build's operations per second to the other's, in one \
-         round; shown are the median, and where it lies with 95% confidence. The bar is met if that interval is at \
+        "\n## This build and earlier ones\n\n- {head}\n- {} turns, {TURNS} in a round; in each round, three nodes of \
+         each program are started anew with `quorate up`, and these clusters take turns, one at a time, another one \
+         first in each turn; {KEYS} keys, {CONNECTIONS} connections to the leader, {PIPELINE} writes or one read under \
+         way on each; runs of {}; this build's load generator drives all\n- a ratio is of this build's operations per \
+         second to the other's, in one turn; shown are the median, and where it lies with 95% confidence. The bar is met if that interval is at \
          {LEAST} or above, and missed if it is below; the rule was there before the run\n- `cargo xtask compare \
          --against NAME=PROGRAM` measures it again ([comparison-versions.csv](comparison-versions.csv))",
         grid.runs().len(),
@@ -209,7 +248,7 @@ mod tests {
         assert_eq!(many(5, 0.9, 0.99), ["0.990 (0.990 to 0.990)", "met"]);
         assert_eq!(many(10, 0.9, 1.0)[1], "cannot be judged: the interval holds the bar");
         assert_eq!(many(15, 0.97, 1.2), ["0.970 (0.970 to 0.970)", "**missed**"]);
-        assert_eq!(verdict(&[1.0; 6])[1], "cannot be judged: too few rounds");
+        assert_eq!(verdict(&[1.0; 6])[1], "cannot be judged: too few turns");
         let mut text = String::new();
         section(&mut text, &grid(&[1.0; MANY]), "head");
         assert!(
