@@ -14,7 +14,9 @@
 //! 1. *Poll*: whoever misses the owner asks whether a majority does (a pre-vote), before it takes a ballot. A member
 //!    that is cut off disturbs nobody. An owner that misses a member that is live needs no poll.
 //! 2. *Prepare*: the candidate asks all acceptors to promise its ballot. An acceptor promises it if the candidate's log
-//!    has all that its own has (`P`, where the logs end: the rule of Raft's votes; `()` without logs).
+//!    has all that its own has (`P`, where the logs end: the rule of Raft's votes; `()` without logs). From then on it
+//!    treats the candidate as an owner for an election timeout: it promises nobody else a ballot, and helps no poll. Two
+//!    candidates that cannot reach each other would else take a third's promise from each other for ever.
 //! 3. *Leases*: those who read have promises of a majority that it promises no other ballot before they end
 //!    ([`crate::leases`]). So an acceptor first takes back what it has granted, or waits for its end. When an epoch
 //!    begins, nobody who was removed has leases of a majority.

@@ -211,8 +211,9 @@ impl<P: Copy + Ord + Debug, K: Debug> Epochs<P, K> {
         Event::Free
     }
 
-    /// Promises the ballot that is wanted: takes part in no earlier epoch from now on. `persist` records it. Reads that
-    /// are to be executed again: what is asked in a later epoch tells nothing of them.
+    /// Promises the ballot that is wanted: takes part in no earlier epoch from now on, and promises no later one of
+    /// another before its owner has had an election timeout to state the epoch. `persist` records it. Reads that are to
+    /// be executed again: what is asked in a later epoch tells nothing of them.
     #[must_use]
     pub fn enter<M: Embeds<P, K>>(
         &mut self,
@@ -237,6 +238,10 @@ impl<P: Copy + Ord + Debug, K: Debug> Epochs<P, K> {
             self.solicit(own, cx);
         }
         self.restart_patience(cx);
+        if owner != self.me && !mutation::active("epochs/promises-taken-back") {
+            // Its owner has time to state it.
+            self.monitor.heard(cx.now());
+        }
         if wanted.position.is_some() {
             cx.send(owner, Message::Promise { ballot, known }.into());
         }

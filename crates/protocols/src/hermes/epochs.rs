@@ -57,13 +57,6 @@ impl Replica {
                 let known = self.known();
                 let persist = |ballot, cx: &mut Context<'_, Self>| cx.persist(Record::Promised(ballot));
                 let reads = self.epochs.enter(((), known), persist, cx);
-                if self.epochs.promised.node() != Some(self.me)
-                    && !mutation::active("hermes/promises-taken-back")
-                {
-                    // Its owner has time to state it. Two that cannot reach each other would else take this promise
-                    // from each other for ever.
-                    self.epochs.monitor.heard(cx.now());
-                }
                 self.reads.extend(reads);
                 (self.live, self.whole, self.transfer) = (NodeSet::EMPTY, NodeSet::EMPTY, None);
             }

@@ -67,7 +67,7 @@ fn a_lease_that_is_promised_before_its_epoch_is_durable() {
 fn a_promise_that_is_taken_back_before_its_epoch_is_stated() {
     let text = trace!("hermes", "promise-that-is-not-taken-back");
     let begins_anew = |text: &str| !text.contains("r1 leader leader r1 ballot 1.1");
-    crate::assert_goes_wrong("hermes", "hermes/promises-taken-back", text, begins_anew);
+    crate::assert_goes_wrong("hermes", "epochs/promises-taken-back", text, begins_anew);
 }
 
 /// It takes what it is asked for, for ever.
