@@ -282,6 +282,8 @@ pub struct Capabilities {
     pub failover: bool,
     /// Of so many voters, how many are a quorum.
     pub quorum: fn(usize) -> usize,
+    /// A client is served through any member that reaches a quorum. Else its node must reach the leader.
+    pub leaderless: bool,
     /// Who is in the group can change while it runs ([`Manage`](crate::Manage)).
     pub membership: bool,
     /// Operators can say who leads ([`Manage::Transfer`](crate::Manage::Transfer)). Not where nobody does.
@@ -340,6 +342,7 @@ impl Capabilities {
         multi_key: true,
         failover: true,
         quorum: |voters| voters / 2 + 1,
+        leaderless: false,
         membership: false,
         transfer: false,
         rejoin: false,

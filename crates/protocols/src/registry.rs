@@ -15,7 +15,7 @@ use quorate_core::{Capabilities, Group, NodeId, Protocol, Setting, Settings};
 use quorate_runtime::{AnyProtocol, protocol};
 use thiserror::Error;
 
-/// A campaign of the simulator: seeds from 0 on, all kinds of faults.
+/// A campaign of the simulator: seeds from 0 on.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     /// How many seeds.
@@ -24,6 +24,8 @@ pub struct Budget {
     pub nodes: Option<usize>,
     /// Of the longest strings that clients write; none: all are short.
     pub values: Option<&'static str>,
+    /// Which faults; none: all that need not be asked for by name.
+    pub faults: Option<&'static str>,
     /// As `key=value`.
     pub settings: &'static [&'static str],
 }
@@ -31,7 +33,7 @@ pub struct Budget {
 impl Budget {
     /// With the default settings and number of nodes.
     const fn of(runs: u64) -> Budget {
-        Budget { runs, nodes: None, values: None, settings: &[] }
+        Budget { runs, nodes: None, values: None, faults: None, settings: &[] }
     }
 
     const fn nodes(self, nodes: usize) -> Budget {
@@ -42,6 +44,10 @@ impl Budget {
         Budget { values: Some(values), ..self }
     }
 
+    const fn faults(self, faults: &'static str) -> Budget {
+        Budget { faults: Some(faults), ..self }
+    }
+
     const fn with(self, settings: &'static [&'static str]) -> Budget {
         Budget { settings, ..self }
     }
@@ -50,9 +56,10 @@ impl Budget {
     pub fn flags(&self) -> Vec<String> {
         let nodes = self.nodes.iter().flat_map(|nodes| ["--nodes".to_owned(), nodes.to_string()]);
         let values = self.values.iter().flat_map(|values| ["--values", values].map(str::to_owned));
+        let faults = self.faults.iter().flat_map(|faults| ["--faults", faults].map(str::to_owned));
         let settings = self.settings.iter().flat_map(|setting| ["--set", setting].map(str::to_owned));
         let runs = ["--runs".to_owned(), self.runs.to_string()];
-        runs.into_iter().chain(nodes).chain(values).chain(settings).collect()
+        runs.into_iter().chain(nodes).chain(values).chain(faults).chain(settings).collect()
     }
 }
 
@@ -155,6 +162,7 @@ macro_rules! each_protocol {
                     Budget::of(500).with(&["reads=leaseguard", "leaseguard.clock=timers"]),
                     Budget::of(300).with(&["reads=alr"]),
                     Budget::of(100).with(&["reads=inconsistent", "allow_stale_reads=true"]),
+                    Budget::of(60).with(&["reads=quorum"]).faults("all,lost-links,-hung-disks"),
                 ],
                 facts: &[
                     "Chosen", "Applied", "Executed", "Installed", "Leads", "Follows", "Appended", "Begins",
@@ -180,6 +188,7 @@ macro_rules! each_protocol {
                     Budget::of(100).nodes(5),
                     Budget::of(200).with(&["reads=local"]),
                     Budget::of(100).nodes(5).with(&["reads=local"]),
+                    Budget::of(60).faults("all,lost-links,-hung-disks"),
                 ],
                 facts: &[
                     "Chosen", "Applied", "Executed", "Installed", "Leads", "Follows", "Appended", "Begins",
@@ -193,6 +202,8 @@ macro_rules! each_protocol {
                     Budget::of(50).nodes(7),
                     Budget::of(100).with(&["reads=eager-alr"]),
                     Budget::of(100).nodes(5).with(&["reads=eager-alr"]),
+                    Budget::of(60).faults("all,lost-links"),
+                    Budget::of(40).nodes(5).faults("all,lost-links"),
                 ],
                 facts: CHAIN,
             },
@@ -203,6 +214,7 @@ macro_rules! each_protocol {
                     Budget::of(50).nodes(7),
                     Budget::of(100).with(&["reads=eager-alr"]),
                     Budget::of(100).nodes(5).with(&["reads=eager-alr"]),
+                    Budget::of(60).faults("all,lost-links"),
                 ],
                 facts: CHAIN,
             },
@@ -213,6 +225,7 @@ macro_rules! each_protocol {
                     Budget::of(30).nodes(7),
                     Budget::of(100).with(&["reads=eager-alr"]),
                     Budget::of(50).nodes(5).with(&["reads=eager-alr"]),
+                    Budget::of(60).faults("all,lost-links"),
                 ],
                 facts: &[
                     "Applied", "Executed", "Installed", "Live", "Valid", "Invalid", "Promised", "Believes",
@@ -224,6 +237,7 @@ macro_rules! each_protocol {
                     Budget::of(1000),
                     Budget::of(150).with(&["value.part=8"]),
                     Budget::of(200).with(&["reads=alr"]),
+                    Budget::of(60).faults("all,lost-links"),
                 ],
                 facts: PAXOS,
             },

@@ -105,6 +105,9 @@ kinds! {
     /// All nodes but the leader die and come back soon, while it is cut off: what they have promised it binds them.
     /// Only on demand.
     FollowerCrashes = "follower-crashes",
+    /// Two members cannot reach each other any more, and reach all others (a *partial partition*), from some instant of
+    /// the fault phase to the end of the run: a leader that reaches a quorum must serve. Only on demand.
+    LostLinks = "lost-links",
 }
 
 impl Kind {
@@ -114,7 +117,7 @@ impl Kind {
             Kind::MemberChanges => can.membership,
             Kind::Transfers => can.transfer,
             Kind::RosterChanges => can.rosters,
-            Kind::LostNodes | Kind::HungDisks | Kind::SlowNodes => can.failover,
+            Kind::LostNodes | Kind::HungDisks | Kind::SlowNodes | Kind::LostLinks => can.failover,
             Kind::WideClocks | Kind::SnapshotSources | Kind::FollowerCrashes => can.max_nodes > 1,
             Kind::LongerTimeouts => can.max_nodes > 1 && !can.diskless,
             Kind::WipedDisks | Kind::RolledBackDisks => can.failover && !can.diskless,
@@ -125,13 +128,26 @@ impl Kind {
 
     /// Whether it happens only where it is asked for by name.
     pub fn on_demand(self) -> bool {
-        matches!(self, Kind::ClocksBeyondBound | Kind::Rates | Kind::LongerTimeouts | Kind::FollowerCrashes)
+        matches!(
+            self,
+            Kind::ClocksBeyondBound
+                | Kind::Rates
+                | Kind::LongerTimeouts
+                | Kind::FollowerCrashes
+                | Kind::LostLinks
+        )
     }
 }
 
 /// How often each kind really happened.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counts([u64; Kind::ALL.len()]);
+
+impl Default for Counts {
+    fn default() -> Counts {
+        Counts([0; Kind::ALL.len()])
+    }
+}
 
 impl Counts {
     /// Once more.
@@ -179,22 +195,22 @@ impl Faults {
 
 /// A set of kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct KindSet(u32);
+pub struct KindSet(u64);
 
 impl KindSet {
     /// Whether it is in.
     pub fn contains(self, kind: Kind) -> bool {
-        self.0 & 1 << kind as u32 != 0
+        self.0 & 1 << kind as u64 != 0
     }
 
     /// This and one more.
     pub fn with(self, kind: Kind) -> KindSet {
-        KindSet(self.0 | 1 << kind as u32)
+        KindSet(self.0 | 1 << kind as u64)
     }
 
     /// This but one.
     pub fn without(self, kind: Kind) -> KindSet {
-        KindSet(self.0 & !(1 << kind as u32))
+        KindSet(self.0 & !(1 << kind as u64))
     }
 
     /// Those in it.
@@ -382,6 +398,17 @@ pub struct Widening {
     pub seed: u64,
 }
 
+/// Two members that lose their links to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LostLinks {
+    /// When: from the start of the run to the end of the fault phase.
+    pub at: Nanos,
+    /// Whether the leader of that moment is one of them.
+    pub leader: bool,
+    /// Draws who they are.
+    pub seed: u64,
+}
+
 /// Everything a seed has drawn.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -397,6 +424,8 @@ pub struct Plan {
     pub impairments: Vec<Impairment>,
     /// Whose clocks become wide.
     pub widening: Option<Widening>,
+    /// Who loses the links to each other.
+    pub lost_links: Option<LostLinks>,
 }
 
 /// What faults can fault.
@@ -423,6 +452,7 @@ impl Plan {
             schedule: Vec::new(),
             impairments: Vec::new(),
             widening: None,
+            lost_links: None,
         };
         for &kind in Kind::ALL {
             let mut random = root.fork();
@@ -456,6 +486,13 @@ impl Plan {
             Kind::WideClocks => {
                 let back = draw.random.range(0..3 * SECOND).min(draw.end);
                 self.widening = Some(Widening { at: draw.end - back, seed: draw.random.u64() });
+            }
+            Kind::LostLinks => {
+                self.lost_links = Some(LostLinks {
+                    at: draw.random.range(0..draw.end + 1),
+                    leader: draw.random.chance(0.5),
+                    seed: draw.random.u64(),
+                });
             }
             Kind::LostNodes | Kind::HungDisks | Kind::SlowNodes => {
                 // At once, or while the others elect a leader and catch up.
@@ -633,6 +670,7 @@ impl Draw {
             | Kind::WideClocks
             | Kind::SnapshotSources
             | Kind::FollowerCrashes
+            | Kind::LostLinks
             | Kind::ClocksBeyondBound => unreachable!("{} strikes at no instant", kind.name()),
         }
     }

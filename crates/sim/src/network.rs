@@ -94,6 +94,8 @@ struct Link {
     blocked_until: Nanos,
     /// Whether a block holds messages back instead of losing them.
     holds: bool,
+    /// Nothing passes any more, whatever else is over.
+    lost: bool,
     /// Urgent messages, and bulk.
     lanes: [Lane; 2],
 }
@@ -124,6 +126,7 @@ impl Network {
             limited_until: 0,
             blocked_until: 0,
             holds: false,
+            lost: false,
             lanes: Default::default(),
         };
         let interfaces = vec![(None, 0); hosts];
@@ -163,13 +166,19 @@ impl Network {
         }
     }
 
+    /// Loses everything that two hosts send to each other, for ever.
+    pub fn lose(&mut self, host: usize, other: usize) {
+        self.link(host, other).lost = true;
+        self.link(other, host).lost = true;
+    }
+
     /// Limits a link to so many bytes per second.
     pub fn limit(&mut self, from: usize, to: usize, until: Nanos, bandwidth: u64) {
         let link = self.link(from, to);
         (link.bandwidth, link.limited_until) = (bandwidth.max(1), until);
     }
 
-    /// Ends all faults. What is on its way stays on its way.
+    /// Ends all faults, but links that are lost stay so. What is on its way stays on its way.
     pub fn heal(&mut self) {
         self.noise = Noise::default();
         for link in &mut self.links {
@@ -193,6 +202,9 @@ impl Network {
     ) -> Arrivals {
         let Network { hosts, links, interfaces, noise, random } = self;
         let link = &mut links[from * *hosts + to];
+        if link.lost {
+            return [None, None];
+        }
         let urgent_free_at = link.lanes[Class::Urgent as usize].free_at;
         let lane = &mut link.lanes[class as usize];
         if noise.loss > 0.0 && random.chance(noise.loss) {
@@ -316,6 +328,16 @@ mod tests {
         network.block(0, 1, 9 * SECOND, false);
         network.heal();
         assert!(send(&mut network, 0, 1, 2 * SECOND)[0].is_some(), "healed");
+    }
+
+    #[test]
+    fn links_that_are_lost_stay_so_in_both_directions() {
+        let mut network = network(Noise::default());
+        network.lose(0, 1);
+        network.heal();
+        let passes = |(from, to)| send(&mut network, from, to, SECOND)[0].is_some();
+        let links = [(0, 1), (1, 0), (0, 2), (2, 0), (1, 2), (2, 1)];
+        assert_eq!(links.map(passes), [false, false, true, true, true, true]);
     }
 
     #[test]

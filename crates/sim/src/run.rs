@@ -12,7 +12,7 @@ use quorate_check::service::{Limits, Service};
 use quorate_check::{Checker, MILLISECOND, Nanos, Panel, SECOND, Violation};
 use quorate_core::settings::parse_duration;
 use quorate_core::{
-    Capabilities, Consistency, Group, GroupId, NodeId, NodeSet, Random, Settings, SettingsError, Topology,
+    Capabilities, Consistency, Group, NodeId, NodeSet, Random, Settings, SettingsError, Topology,
 };
 use quorate_runtime::AnyProtocol;
 
@@ -395,7 +395,8 @@ fn build(
         random: root.fork(),
         violation: None,
         healed: false,
-        impairments: plan.impairments.len(),
+        impairments: plan.impairments.len() + plan.lost_links.iter().count(),
+        lost_links: None,
         widened,
         service: Service::new(limits),
         heal_at: options.end(),
@@ -482,6 +483,9 @@ fn schedule(cluster: &mut Cluster, options: &Options) {
     for (index, impairment) in cluster.plan.impairments.iter().enumerate() {
         cluster.queue.push(options.end() + impairment.after, Event::Impair(index));
     }
+    if let Some(lost) = cluster.plan.lost_links {
+        cluster.queue.push(lost.at.min(options.end()), Event::LoseLinks);
+    }
     cluster.queue.push(POLL, Event::Poll);
 }
 
@@ -504,13 +508,7 @@ fn drive(cluster: &mut Cluster, end: Nanos, furthest: Nanos) {
         }
     }
     if cluster.violation.is_none() {
-        let lost = stage == Stage::GroupLost;
-        for index in 0..cluster.panels.len() {
-            let applied = if lost { Vec::new() } else { cluster.applied(GroupId::at(index)) };
-            if let Err(violation) = cluster.panels[index].finish(cluster.now, &applied) {
-                cluster.fail(violation.checker, violation.what);
-            }
-        }
+        cluster.finish_checks(stage == Stage::GroupLost);
     }
 }
 
@@ -543,24 +541,19 @@ fn poll(cluster: &mut Cluster, stage: Stage, end: Nanos, furthest: Nanos) -> Sta
         Stage::Healing if cluster.work.is_done() && cluster.impairments == 0 => {
             let impaired = cluster.impaired();
             let well = |host: &usize| cluster.hosts[*host].node.is_none_or(|node| !impaired.contains(node));
-            let left = (0..cluster.hosts.len()).filter(well);
-            for lane in cluster.work.add_readers(left) {
+            let left = (0..cluster.hosts.len()).filter(|host| well(host) && cluster.serves_clients(*host));
+            let left: Vec<_> = left.collect();
+            for lane in cluster.work.add_readers(left.into_iter()) {
                 cluster.queue.push(cluster.now, Event::Ask(lane));
             }
             Stage::Reading
         }
         Stage::Reading if cluster.work.is_done() => Stage::Converging,
         Stage::Healing | Stage::Reading => stage,
-        Stage::Converging => {
-            let owing = cluster.owing();
-            let states: Vec<_> = owing.iter().map(|host| cluster.compare_states(*host)).collect();
-            // Nobody owes anything where all who count in the end are gone or slow.
-            let alike = states.iter().all(|state| state.is_some() && *state == states[0]);
-            match alike && cluster.are_refused() && cluster.is_settled() {
-                true => Stage::Done,
-                false => Stage::Converging,
-            }
-        }
+        Stage::Converging => match cluster.has_converged() && cluster.are_refused() {
+            true => Stage::Done,
+            false => Stage::Converging,
+        },
         Stage::Done | Stage::GroupLost => stage,
     }
 }

@@ -341,6 +341,23 @@ fn the_rest_serves_everybody_when_a_minority_is_lost_for_good() {
     }
 }
 
+/// Two members cannot reach each other, from some instant of the fault phase to the end of the run. In Raft and ZAB a
+/// leader whose disk hangs goes on leading while a majority answers it, though it may need its own vote then.
+#[test]
+fn the_rest_serves_everybody_when_two_members_lose_the_links_to_each_other() {
+    for entry in registry::all().into_iter().filter(|entry| Kind::LostLinks.possible(&entry.capabilities)) {
+        for (nodes, runs) in [(3, 10), (5, 5)] {
+            let leads_on = ["raft", "craft", "zab"].contains(&entry.name);
+            let faults = if leads_on { "all,lost-links,-hung-disks" } else { "all,lost-links" };
+            let options = set(&[], nodes, faults, runs);
+            let summary = sim(entry.protocol, &options, &mut |_| {}).unwrap();
+            assert!(summary.is_fine(), "{summary}");
+            let spares_one = (entry.capabilities.quorum)(nodes) < nodes;
+            assert_eq!(summary.faults.of(Kind::LostLinks) > runs / 4, spares_one, "{summary}");
+        }
+    }
+}
+
 /// Whoever lost a disk, or got an old one back, is refused, and nobody else is: the run itself checks that.
 #[test]
 fn nodes_with_damaged_disks_are_refused_and_the_rest_serves() {

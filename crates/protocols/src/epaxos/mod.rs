@@ -106,6 +106,7 @@ impl Protocol for Epaxos {
     const PAPER: &'static str = "Ryabinin, Gotsman, Sutra, EPaxos* (2025); Moraru et al., EPaxos (2013)";
     const CAPABILITIES: Capabilities = Capabilities {
         total_order: false,
+        leaderless: true,
         rejoin: true,
         reads: "at any replica, through its quorum",
         max_nodes: OWNERS,

@@ -68,6 +68,7 @@ impl AnyProtocol for Groups {
             failover: one.failover && other.failover,
             // Of seven, the larger one: there is no third kind.
             quorum: if (one.quorum)(7) < (other.quorum)(7) { other.quorum } else { one.quorum },
+            leaderless: one.leaderless && other.leaderless,
             transfer: one.transfer && other.transfer,
             rejoin: one.rejoin && other.rejoin,
             diskless: one.diskless && other.diskless,

@@ -95,6 +95,7 @@ impl Protocol for Hermes {
     const CAPABILITIES: Capabilities = Capabilities {
         total_order: false,
         multi_key: false,
+        leaderless: true,
         reads: "at any replica, under a lease (bounded drift); or almost-local",
         ..Capabilities::LOGGED
     };

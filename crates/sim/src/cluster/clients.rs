@@ -19,7 +19,8 @@ impl Cluster {
             return;
         }
         let host = self.work.lanes[lane].host;
-        if self.hosts[host].life.as_ref().is_none_or(|life| life.draining) {
+        let is_cut_off = self.healed && !self.serves_clients(host);
+        if is_cut_off || self.hosts[host].life.as_ref().is_none_or(|life| life.draining) {
             // Nobody listens: somewhere else, or later.
             self.work.reconnect(lane, self.hosts.len());
             let pause = self.work.pause(lane) + MILLISECOND;

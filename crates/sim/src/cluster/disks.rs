@@ -6,7 +6,7 @@
 //! nodes with damaged disks included. Every member must be admitted: before, nobody has to remember anything. A disk
 //! is rolled back only where every other node durably remembers a later life of it: what nobody remembers nobody can
 //! notice. And a node that replaces its disk needs every other member until it takes part again, so nothing else is
-//! impaired or damaged meanwhile.
+//! impaired or damaged meanwhile, and no links are lost.
 
 use std::sync::Arc;
 
@@ -95,7 +95,10 @@ impl Cluster {
             Kind::RolledBackDisks => copy.is_some(),
             // Others come with --join, and may do so again once they have left.
             Kind::WipedDisks => self.members.contains(me),
-            _ => self.at_reach(Reach::SHORTEST).rejoining.is_some() && impaired.is_empty(),
+            _ => {
+                let replaces = self.at_reach(Reach::SHORTEST).rejoining.is_some();
+                replaces && impaired.is_empty() && self.lost_links.is_none()
+            }
         };
         if !strikes && kind != Kind::RolledBackDisks {
             return;

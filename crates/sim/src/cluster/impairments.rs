@@ -1,17 +1,23 @@
 //! A minority is lost or slow for good, which a group must do without: nodes that are dead for ever, with what they had
-//! on disk, disks that hang, links that are slow.
+//! on disk, disks that hang, links that are slow. Or two members lose the links to each other for good, while each
+//! reaches all others.
 //!
 //! Whose loss a group tolerates is clear as long as it does not change: those without whom its voters are a quorum of
 //! the protocol, mostly a majority. Where an
 //! operator changes it at the same time, a set is taken that every configuration tolerates which is in force anywhere
 //! or has been asked for. A change that nobody remembers having asked for may still be carried out later; a run whose
 //! group came to need the lost nodes in that way owes nothing.
+//!
+//! **Of two that do not reach each other** one may lead, and the other is left behind. So they count as if one of them
+//! were lost, whichever that is: one of the two owes nothing in the end. A client whose node may not reach the leader
+//! turns to another one once all other faults are over, unless the protocol serves it through any member
+//! ([`Capabilities::leaderless`](quorate_core::Capabilities::leaderless)).
 
 use quorate_check::MILLISECOND;
 use quorate_core::{NodeId, NodeSet, Random};
 
 use super::{Cluster, Event};
-use crate::faults::{Impairment, Kind};
+use crate::faults::{Impairment, Kind, LostLinks};
 use crate::process::SimProcess;
 
 /// How many times slower the links of a slow node are.
@@ -27,14 +33,7 @@ impl Cluster {
         self.impairments -= 1;
         let Impairment { kind, leader, seed, .. } = self.plan.impairments[index];
         let mut random = Random::new(seed);
-        let mut order: Vec<usize> = (0..self.nodes).collect();
-        for last in (1..order.len()).rev() {
-            order.swap(last, random.range(0..last as u64 + 1) as usize);
-        }
-        if leader && let Some(leader) = self.leader() {
-            order.retain(|host| *host != leader);
-            order.insert(0, leader);
-        }
+        let order = self.draw_order(leader, &mut random);
         // Mostly as many as can be.
         let most =
             if random.chance(0.6) { self.nodes as u64 } else { random.range(1..self.nodes as u64 + 1) };
@@ -50,6 +49,64 @@ impl Cluster {
             }
         }
         self.settle_service();
+    }
+
+    /// The nodes in a random order; with `leader`, beginning with the leader.
+    fn draw_order(&self, leader: bool, random: &mut Random) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.nodes).collect();
+        for last in (1..order.len()).rev() {
+            order.swap(last, random.range(0..last as u64 + 1) as usize);
+        }
+        if leader && let Some(leader) = self.leader() {
+            order.retain(|host| *host != leader);
+            order.insert(0, leader);
+        }
+        order
+    }
+
+    /// The instant has come at which two voters lose the links to each other.
+    pub(super) fn lose_links(&mut self) {
+        if !self.is_whole() {
+            // As above.
+            return self.queue.push(self.now + 100 * MILLISECOND, Event::LoseLinks);
+        }
+        self.impairments -= 1;
+        let LostLinks { leader, seed, .. } = self.plan.lost_links.expect("it was drawn");
+        let order = self.draw_order(leader, &mut Random::new(seed));
+        let (voters, impaired) = (self.prospects(), self.impaired());
+        let votes = |host: &usize| {
+            let node = node(*host);
+            voters.iter().any(|voters| voters.contains(node)) && !impaired.contains(node)
+        };
+        let order: Vec<_> = order.into_iter().filter(votes).collect();
+        let pairs = order.iter().enumerate().flat_map(|(index, &host)| {
+            let others = order[index + 1..].iter();
+            others.map(move |&other| [host, other])
+        });
+        for pair in pairs {
+            self.lost_links = Some(pair);
+            if self.can_spare(impaired) {
+                break;
+            }
+            self.lost_links = None;
+        }
+        if let Some([host, other]) = self.lost_links {
+            self.trace.line(self.now, &self.hosts[host], || {
+                format!("{} to {} for good", Kind::LostLinks.name(), self.hosts[other])
+            });
+            self.counts.add(Kind::LostLinks);
+            self.network.lose(host, other);
+            if self.healed && !self.can.leaderless {
+                self.end_requests(host);
+                self.end_requests(other);
+            }
+        }
+        self.settle_service();
+    }
+
+    /// Whether clients of this host are owed answers: else it may not reach the leader.
+    pub fn serves_clients(&self, host: usize) -> bool {
+        self.can.leaderless || !self.lost_links.is_some_and(|pair| pair.contains(&host))
     }
 
     fn strike_for_good(&mut self, kind: Kind, host: usize) {
@@ -90,12 +147,13 @@ impl Cluster {
             return;
         }
         let well = |host: &SimProcess| host.life.is_some() && !host.slow && !host.damaged;
-        let waiting = self.work.lanes.iter().filter(|lane| well(&self.hosts[lane.host]));
+        let owed = |host: usize| well(&self.hosts[host]) && self.serves_clients(host);
+        let waiting = self.work.lanes.iter().filter(|lane| owed(lane.host));
         let writes =
             waiting.filter_map(|lane| lane.pending.as_ref()).filter(|pending| pending.write.is_some());
         let oldest = writes.map(|pending| pending.asked).filter(|asked| *asked >= self.heal_at).min();
         let result = self.service.check(self.now, oldest);
-        if !impaired.is_empty() {
+        if !impaired.is_empty() || self.lost_links.is_some() {
             self.found(result);
         }
     }
@@ -136,9 +194,11 @@ impl Cluster {
         self.in_force(well).iter().all(|voters| self.outlasts(*voters, impaired))
     }
 
-    /// Whether voters without those who are lost are a quorum.
+    /// Whether voters without those who are lost are a quorum, all of whom reach each other.
     pub(super) fn outlasts(&self, voters: NodeSet, lost: NodeSet) -> bool {
-        let left = voters.iter().filter(|voter| !lost.contains(*voter)).count();
+        let is_left = |voter: NodeId| voters.contains(voter) && !lost.contains(voter);
+        let apart = self.lost_links.is_some_and(|pair| pair.iter().all(|host| is_left(node(*host))));
+        let left = voters.iter().filter(|voter| is_left(*voter)).count() - usize::from(apart);
         voters.is_empty() || left >= (self.can.quorum)(voters.len())
     }
 }

@@ -84,6 +84,11 @@ impl Cluster {
             let result = self.panels.iter_mut().try_for_each(|panel| panel.on_crash(self.now, who, &clocks));
             self.found(result);
         }
+        self.end_requests(host);
+    }
+
+    /// The clients of a host turn away from it: what they wait for may have happened or not.
+    pub(super) fn end_requests(&mut self, host: usize) {
         for lane in 0..self.work.lanes.len() {
             if self.work.lanes[lane].host == host && self.work.lanes[lane].pending.take().is_some() {
                 let pause = self.work.pause(lane) + MILLISECOND;

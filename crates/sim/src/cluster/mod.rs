@@ -8,14 +8,16 @@
 //! | [`turn`] | turns, and the messages they send |
 //! | [`clients`] | requests and replies |
 //! | [`lives`] | starts, crashes, checkpoints |
-//! | [`impairments`] | nodes that are lost or slow for good |
+//! | [`impairments`] | nodes that are lost or slow for good, links that are lost |
 //! | [`disks`] | disks that are lost or rolled back |
 //! | [`handshakes`] | which disk a node takes part with |
 //! | [`measuring`] | how far nodes are from each other, and the timeouts that follow from it |
 //! | [`operator`] | changes of the group |
+//! | [`convergence`] | who is to be whole in the end |
 //! | `scheduled` | faults, and their end |
 
 mod clients;
+mod convergence;
 mod disks;
 mod handshakes;
 mod impairments;
@@ -131,6 +133,8 @@ pub(crate) enum Event {
     Heal,
     /// A minority is lost or slow from now on.
     Impair(usize),
+    /// Two nodes lose the links to each other.
+    LoseLinks,
     /// What a node remembers of disks is durable.
     Remembered {
         host: usize,
@@ -223,8 +227,10 @@ pub(crate) struct Cluster {
     pub random: Random,
     pub violation: Option<Violation>,
     pub healed: bool,
-    /// How often a minority is still to be impaired for good.
+    /// How often a minority is still to be impaired for good, or links to be lost.
     pub impairments: usize,
+    /// Two nodes that have lost the links to each other.
+    pub lost_links: Option<[usize; 2]>,
     /// Whose clocks became wide.
     pub widened: NodeSet,
     /// Whether writes are served in time once nothing more fails.
@@ -310,6 +316,7 @@ impl Cluster {
             Event::Forget(id) => self.forget(id),
             Event::Heal => self.heal(),
             Event::Impair(index) => self.impair(index),
+            Event::LoseLinks => self.lose_links(),
             Event::Remembered { host, epoch } => {
                 if self.hosts[host].epoch == epoch {
                     self.remembered(host);

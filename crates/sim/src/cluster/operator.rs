@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use quorate_check::{Checker, MILLISECOND, Nanos, SECOND};
+use quorate_check::{MILLISECOND, Nanos, SECOND};
 use quorate_core::{
     Access, GroupId, Manage, ManageGroup, Managed, NodeId, NodeSet, Outcome, Random, Range, Request,
     RequestId, Roster, Wire,
@@ -298,37 +298,6 @@ impl Cluster {
         if ran && order.deadline + SECOND <= self.now {
             self.fail("deadline", format!("the operator's {:x} was not answered by its deadline", id.0));
         }
-    }
-
-    /// Who is to be whole in the end: those who count then. Learners owe nothing, and neither do those who left or
-    /// are impaired.
-    pub fn owing(&self) -> Vec<usize> {
-        // Of several groups, none changes.
-        let members = match self.logs[GroupId::FIRST.index()].group() {
-            Some(group) => group.voters.union(group.outgoing),
-            None => self.members,
-        };
-        let hosts = members.iter().map(|node| usize::from(node.get()) - 1);
-        let impaired = self.impaired();
-        hosts.filter(|host| !impaired.contains(node(*host))).collect()
-    }
-}
-
-impl Cluster {
-    /// How far those are in a group who are to be whole in the end.
-    pub fn applied(&self, group: GroupId) -> Vec<(NodeId, u64)> {
-        let applied = |host: usize| {
-            let host = &self.hosts[host];
-            let statuses = host.replica()?.group_statuses(host.instant(self.now));
-            Some((host.node?, statuses[group.index()].applied))
-        };
-        self.owing().into_iter().filter_map(applied).collect()
-    }
-
-    /// Whether nothing is left in any group that its replicas have to learn from each other.
-    pub fn is_settled(&self) -> bool {
-        let mut panels = self.panels.iter().enumerate();
-        panels.all(|(index, panel)| panel.is_settled(&self.applied(GroupId::at(index))))
     }
 }
 

@@ -41,13 +41,15 @@ fn only_groups_that_can_change_are_changed() {
 #[test]
 fn leaving_one_kind_out_leaves_the_others_as_they_were() {
     for seed in 0..100 {
-        let with: KindSet = [Kind::LostNodes].into_iter().collect();
+        let with: KindSet = [Kind::LostNodes, Kind::LostLinks].into_iter().collect();
         let all = Plan::draw(Faults::Swarm { with, without: KindSet::default() }, scope(10 * SECOND), seed);
         let without = Faults::Only(all.kinds.without(Kind::LostNodes));
         let without = Plan::draw(without, scope(10 * SECOND), seed);
         let mut others = all.impairments.clone();
         others.retain(|impairment| impairment.kind != Kind::LostNodes);
         assert_eq!((&without.schedule, without.impairments), (&all.schedule, others));
+        assert!(all.lost_links.is_some_and(|lost| lost.at <= 10 * SECOND));
+        assert_eq!(without.lost_links, all.lost_links);
         let same = Plan::draw(Faults::Only(all.kinds), scope(10 * SECOND), seed);
         assert_eq!((&same.schedule, same.kinds), (&all.schedule, all.kinds));
         assert_eq!(same.impairments, all.impairments);
@@ -67,6 +69,7 @@ fn faults_are_read_as_they_are_written() {
         "loss,crashes",
         "clocks-beyond-bound",
         "all,rates",
+        "all,lost-links",
         "all,loss,lost-nodes",
         "all,-loss,-lost-nodes",
         "all,loss,-crashes",
