@@ -119,6 +119,15 @@ fn a_chain_gets_on_where_it_did_not() {
     assert_passes("chain", &Options { nodes: 5, ..seed(196, "all", &restless) });
 }
 
+/// The promise of a far member, which takes two round trips with leases, came later than half an election timeout after
+/// the owner had stood, each time.
+#[test]
+fn a_far_member_of_hermes_does_not_stay_outside() {
+    let restless = ["heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms"];
+    assert_passes("hermes", &seed(92, "all", &restless));
+    assert_passes("hermes", &seed(2016, "all", &[&restless[..], &["reads=eager-alr"]].concat()));
+}
+
 /// A member answered from a key with a time to live, which the tail had executed the end of.
 #[test]
 fn craq_reads_no_key_that_has_expired_elsewhere() {

@@ -20,9 +20,9 @@
 //! 3. *Leases*: those who read have promises of a majority that it promises no other ballot before they end
 //!    ([`crate::leases`]). So an acceptor first takes back what it has granted, or waits for its end. When an epoch
 //!    begins, nobody who was removed has leases of a majority.
-//! 4. *Decide*: the candidate waits for those that it has seen to work as the owner of the last epoch, for half an
-//!    election timeout at most, or else for the others for a heartbeat. A protocol makes its statement of what each has
-//!    promised with (`K`), and repeats it in its heartbeats.
+//! 4. *Decide*: once a majority has promised, the candidate waits for those that it has seen to work as the owner of
+//!    the last epoch, for half an election timeout at most, or else for the others for a heartbeat. A protocol makes its
+//!    statement of what each has promised with (`K`), and repeats it in its heartbeats.
 //!
 //! Where there are no leases, whoever has read asks a majority of the acceptors whether they have promised a later
 //! ballot ([`EagerReads`]).
@@ -136,6 +136,8 @@ pub struct Candidate<K> {
     /// As an owner until now: those that work, whose promises are waited for.
     awaited: NodeSet,
     since: Time,
+    /// Since when a majority has promised, itself among them.
+    enough: Option<Time>,
 }
 
 /// What only an owner has.

@@ -118,13 +118,11 @@ impl<P: Copy + Ord + Debug, K: Debug> Epochs<P, K> {
         cx: &mut Context<'_, M>,
     ) -> Event<K> {
         let Role::Candidate(candidate) = &mut self.role else { return Event::Nothing };
-        let me = self.me;
-        let enough =
-            |candidate: &Candidate<K>| candidate.tally.reached() && candidate.tally.votes().contains(me);
-        let had = enough(candidate);
         candidate.promises.insert(from, known);
         candidate.tally.add(from);
-        if !had && enough(candidate) {
+        let enough = candidate.tally.reached() && candidate.tally.votes().contains(self.me);
+        if enough && candidate.enough.is_none() {
+            candidate.enough = Some(cx.now());
             cx.set_timer(Timer::Decide.into(), self.timeouts.heartbeat);
         }
         self.decide(false, cx)
@@ -140,11 +138,11 @@ impl<P: Copy + Ord + Debug, K: Debug> Epochs<P, K> {
             true => candidate.tally.missing().is_empty(),
             false => late.is_empty(),
         };
-        if !candidate.tally.reached() || !promised.contains(self.me) || !(in_time || all) {
-            return Event::Nothing;
-        }
-        // No longer than this, or others miss an owner.
-        let rest = (self.timeouts.election / 2).saturating_sub(now.since(candidate.since));
+        let Some(enough) = candidate.enough.filter(|_| in_time || all) else { return Event::Nothing };
+        // Those who have promised give it an election timeout, and whoever is far needs as long as it took to get there:
+        // before it promises, it takes leases back as the others did.
+        let from = if mutation::active("epochs/early-end") { candidate.since } else { enough };
+        let rest = (self.timeouts.election / 2).saturating_sub(now.since(from));
         if !late.is_empty() && !rest.is_zero() {
             cx.set_timer(Timer::Decide.into(), rest);
             return Event::Nothing;
@@ -234,7 +232,7 @@ impl<P: Copy + Ord + Debug, K: Debug> Epochs<P, K> {
         self.role = Role::Member;
         if owner == self.me {
             let (tally, promises) = (self.members.tally(), BTreeMap::new());
-            self.role = Role::Candidate(Candidate { tally, promises, awaited, since });
+            self.role = Role::Candidate(Candidate { tally, promises, awaited, since, enough: None });
             self.solicit(own, cx);
         }
         self.restart_patience(cx);

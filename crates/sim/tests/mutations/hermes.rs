@@ -11,6 +11,7 @@ caught! { "hermes",
     // Epochs.
     a_shadow_that_serves: "hermes/shadow-reads";
     a_lease_that_outlives_its_epoch: "epochs/promise-while-leased";
+    a_far_promise_that_is_not_waited_for: "epochs/early-end" with RESTLESS, under "all", at 92;
 }
 
 /// It starts whole, and reads what is older than what the others read.
