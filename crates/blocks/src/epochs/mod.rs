@@ -300,16 +300,26 @@ impl<P: Copy + Ord + Debug, K: Debug> Epochs<P, K> {
     }
 
     /// The statement of this epoch is known: these are live, and those of them who read are granted leases.
-    pub fn adopt<M: Embeds<P, K>>(&mut self, live: NodeSet, readers: NodeSet, cx: &mut Context<'_, M>) {
+    pub fn adopt(&mut self, live: NodeSet, readers: NodeSet) {
         (self.live, self.readers) = (live, readers);
-        if readers.contains(self.me) && self.eager.is_none() {
+    }
+
+    /// Asks for leases, as one of those who read.
+    pub fn ask_for_leases<M: Embeds<P, K>>(&mut self, cx: &mut Context<'_, M>) {
+        if self.readers.contains(self.me) && self.eager.is_none() {
             self.leases.ready(self.members.voters, cx);
         }
     }
 
-    /// As the owner: another may do better.
+    /// Who is live in this epoch; empty until that is known.
+    pub fn live(&self) -> NodeSet {
+        self.live
+    }
+
+    /// As the owner: another may do better. Until it does, writes of this epoch still need all who are live, but nobody
+    /// is granted leases by this member or takes them from others.
     pub fn abdicate<M: Embeds<P, K>>(&mut self, cx: &mut Context<'_, M>) {
-        (self.role, self.live, self.readers) = (Role::Member, NodeSet::EMPTY, NodeSet::EMPTY);
+        (self.role, self.readers) = (Role::Member, NodeSet::EMPTY);
         self.restart_patience(cx);
     }
 

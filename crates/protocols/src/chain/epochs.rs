@@ -158,7 +158,8 @@ impl Replica {
         if self.links.durable > 0 {
             self.go_on(cx);
         }
-        self.epochs.adopt(self.chain.iter().copied().collect(), self.readers(), cx);
+        self.epochs.adopt(self.chain.iter().copied().collect(), self.readers());
+        self.epochs.ask_for_leases(cx);
     }
 
     /// All of the log is the head's of this epoch, and durable.

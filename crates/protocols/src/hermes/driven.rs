@@ -88,7 +88,7 @@ impl quorate_core::Replica for Replica {
             _ if self.is_live() => "shadow",
             _ => "outside",
         };
-        let live: Vec<_> = self.live.iter().map(|node| node.to_string()).collect();
+        let live: Vec<_> = self.epochs.live().iter().map(|node| node.to_string()).collect();
         let mut status = Status {
             role,
             leader: owner,

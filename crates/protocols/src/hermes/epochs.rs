@@ -58,7 +58,7 @@ impl Replica {
                 let persist = |ballot, cx: &mut Context<'_, Self>| cx.persist(Record::Promised(ballot));
                 let reads = self.epochs.enter(((), known), persist, cx);
                 self.reads.extend(reads);
-                (self.live, self.whole, self.transfer) = (NodeSet::EMPTY, NodeSet::EMPTY, None);
+                (self.whole, self.transfer) = (NodeSet::EMPTY, None);
             }
             Event::Decided(promises) => self.decide(&promises, cx),
             Event::Read(replies) => self.answer_reads(replies),
@@ -90,7 +90,7 @@ impl Replica {
     /// The owner shows that it is there.
     pub(super) fn speak(&mut self, cx: &mut Context<'_, Self>) {
         if self.epochs.owns() {
-            let (ballot, live, whole) = (self.epochs.promised, self.live, self.whole);
+            let (ballot, live, whole) = (self.epochs.promised, self.epochs.live(), self.whole);
             let voters = self.epochs.members.voters;
             cx.send_all(voters, Message::Heartbeat { ballot, live, whole, sent: cx.now() });
             self.review(cx);
@@ -113,7 +113,7 @@ impl Replica {
             return;
         }
         if from != self.me {
-            if self.live.is_empty() {
+            if self.epochs.live().is_empty() {
                 self.adopt(live, whole, cx);
             }
             self.whole = self.whole.union(whole);
@@ -124,9 +124,9 @@ impl Replica {
 
     /// It is known who is live in this epoch.
     fn adopt(&mut self, live: NodeSet, whole: NodeSet, cx: &mut Context<'_, Self>) {
-        (self.live, self.whole) = (live, whole);
+        self.whole = whole;
+        self.epochs.adopt(live, live);
         if !self.is_live() {
-            self.epochs.adopt(live, live, cx);
             return self.stop_serving(cx);
         }
         let is_back = self.entered == self.epochs.promised;
@@ -139,12 +139,12 @@ impl Replica {
         cx.note(|| Fact::Live { number, whole: is_whole });
         self.take_up(cx);
         self.begin_transfer(cx);
-        self.epochs.adopt(live, live, cx);
+        self.epochs.ask_for_leases(cx);
     }
 
     pub(super) fn on_heartbeat_reply(&mut self, from: NodeId, whole: bool, now: Time) {
         self.epochs.hear(from, now);
-        if self.epochs.owns() && whole && self.live.contains(from) {
+        if self.epochs.owns() && whole && self.epochs.live().contains(from) {
             self.whole.insert(from);
         }
     }
@@ -153,14 +153,14 @@ impl Replica {
     fn review(&mut self, cx: &mut Context<'_, Self>) {
         let now = cx.now();
         let alive = self.epochs.alive(now);
-        let whole = self.live == self.whole || self.epochs.lasts(SHADOWED, now);
+        let whole = self.epochs.live() == self.whole || self.epochs.lasts(SHADOWED, now);
         let settled = self.epochs.lasts(SETTLED, now) && whole;
         let back: NodeSet = alive.iter().filter(|node| self.epochs.heard(*node).is_some()).collect();
-        let overdue: NodeSet = self.live.iter().filter(|node| !alive.contains(*node)).collect();
+        let overdue: NodeSet = self.epochs.live().iter().filter(|node| !alive.contains(*node)).collect();
         let least = self.config.timeouts.election / 2;
         self.epochs.laggards.review(overdue.without(self.me), |node| back.contains(node), least, now);
         let laggards = &self.epochs.laggards;
-        let joins = back.iter().any(|node| !self.live.contains(node) && !laggards.contains(node));
+        let joins = back.iter().any(|node| !self.epochs.live().contains(node) && !laggards.contains(node));
         if alive.len() < self.epochs.members.voters.majority() || !alive.contains(self.me) {
             // Its own disk hangs, or it reaches too few: another may do better.
             self.epochs.abdicate(cx);
@@ -173,11 +173,11 @@ impl Replica {
     pub(super) fn on_leave(&mut self, from: NodeId, cx: &mut Context<'_, Self>) {
         self.epochs.leave_out([from].into_iter().collect(), cx.now());
         let majority = self.epochs.members.voters.majority();
-        if self.epochs.owns() && self.live.contains(from) && self.live.len() > majority {
+        if self.epochs.owns() && self.epochs.live().contains(from) && self.epochs.live().len() > majority {
             self.stand(cx);
         } else if self.epochs.promised.node() == Some(from) && !self.epochs.draining {
             self.epochs.monitor.forget();
-            if self.live.without(from).iter().next() == Some(self.me) {
+            if self.epochs.live().without(from).iter().next() == Some(self.me) {
                 self.stand(cx);
             }
         }

@@ -40,9 +40,7 @@ pub struct Replica {
     pub(super) config: Config,
     pub(super) me: NodeId,
     pub(super) epochs: Epochs<(), Known>,
-    /// Who is live in the epoch that it is in; empty until that is known.
-    pub(super) live: NodeSet,
-    /// Those of them who are known to be whole.
+    /// Those who are live in the epoch that it is in and known to be whole.
     pub(super) whole: NodeSet,
     /// The last epoch in which this replica was live, and whether it has everything that was committed until then.
     pub(super) entered: Ballot,
@@ -130,7 +128,6 @@ impl Machine for Replica {
         let mut replica = Replica {
             me,
             epochs,
-            live: NodeSet::EMPTY,
             whole: NodeSet::EMPTY,
             entered,
             is_whole: whole,
@@ -166,7 +163,7 @@ impl Machine for Replica {
         if message.epoch().is_some_and(|ballot| ballot != self.epochs.promised) {
             return;
         }
-        let both_live = self.is_live() && self.live.contains(from);
+        let both_live = self.is_live() && self.epochs.live().contains(from);
         match message {
             Message::Client(_) => unreachable!("handled above"),
             Message::Lease(message) => {
@@ -223,7 +220,7 @@ impl Machine for Replica {
 
 impl Replica {
     pub(super) fn is_live(&self) -> bool {
-        self.live.contains(self.me)
+        self.epochs.live().contains(self.me)
     }
 
     /// Whether it coordinates writes and, with leases, answers reads.

@@ -37,7 +37,7 @@ impl Replica {
         }
         let gathers = self.whole.is_empty() && self.epochs.owns();
         let mut sources: Vec<_> =
-            if gathers { self.live } else { self.whole }.without(self.me).iter().collect();
+            if gathers { self.epochs.live() } else { self.whole }.without(self.me).iter().collect();
         if !gathers && !sources.is_empty() {
             let chosen = *cx.random().pick(&sources);
             sources = vec![chosen];

@@ -302,7 +302,7 @@ impl Replica {
             };
             pending.acks.insert(from);
             pending.contended |= waits;
-            if self.live.iter().all(|node| pending.acks.contains(node)) {
+            if self.epochs.live().iter().all(|node| pending.acks.contains(node)) {
                 if pending.contended {
                     self.coordinator.yielded.insert(key.clone(), cx.now() + self.config.timeouts.heartbeat);
                 }
@@ -353,7 +353,7 @@ impl Replica {
             coordinator.pending.get(&version.key).is_some_and(|pending| pending.at == version.at)
         });
         for versions in split(pending.collect()) {
-            cx.send_all(self.live, Message::Inv { ballot, versions });
+            cx.send_all(self.epochs.live(), Message::Inv { ballot, versions });
         }
         for (to, versions) in std::mem::take(&mut coordinator.later) {
             for versions in split(versions) {
@@ -365,7 +365,7 @@ impl Replica {
         }
         let keys = std::mem::take(&mut coordinator.valid);
         if !keys.is_empty() {
-            cx.send_all(self.live.without(self.me), Message::Val { ballot, keys });
+            cx.send_all(self.epochs.live().without(self.me), Message::Val { ballot, keys });
         }
     }
 
@@ -382,7 +382,7 @@ impl Replica {
         if !self.is_whole {
             return self.stop_serving(cx);
         }
-        let live = self.live;
+        let live = self.epochs.live();
         let is_orphan = |at: Timestamp| {
             let writer = NodeId::new(at.writer);
             !writer.is_some_and(|writer| live.contains(writer))
@@ -421,7 +421,7 @@ impl Replica {
         for key in due.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
             self.replay(&key, cx);
         }
-        let (ballot, live) = (self.epochs.promised, self.live);
+        let (ballot, live) = (self.epochs.promised, self.epochs.live());
         let late =
             self.coordinator.pending.iter_mut().filter(|(_, pending)| now.since(pending.sent) >= RETRANSMIT);
         for (key, pending) in late.take(AT_ONCE) {
