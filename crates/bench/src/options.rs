@@ -31,6 +31,8 @@ pub struct Options {
     pub choice: Choice,
     /// How many keys there are at the start.
     pub keys: u64,
+    /// What every key begins with; its number follows.
+    pub key_prefix: String,
     /// How long values are.
     pub sizes: Sizes,
     /// A scan reads between one and this many keys.
@@ -47,6 +49,11 @@ pub struct Options {
     pub progress: bool,
     /// Keep what became of each operation ([`crate::Trace`]).
     pub trace: bool,
+}
+
+impl Options {
+    /// What keys begin with unless something else is said.
+    pub const KEY_PREFIX: &str = "key-";
 }
 
 /// How connections are encrypted.
@@ -116,6 +123,7 @@ pub(crate) mod tests {
             mix,
             choice,
             keys: 1000,
+            key_prefix: Options::KEY_PREFIX.to_owned(),
             sizes: "128".parse().unwrap(),
             scan_max: 100,
             warm_up: Duration::ZERO,

@@ -62,6 +62,8 @@ pub struct Work {
     random: Random,
     sizes: Sizes,
     scan_max: u64,
+    /// A key as a bulk string, whose digits are still to be written.
+    key: Vec<u8>,
     /// Any stretch of it is a value.
     values: Vec<u8>,
     /// The length line of values of this size.
@@ -70,6 +72,9 @@ pub struct Work {
 
 /// Values begin somewhere in this many bytes, so that they differ.
 const SPREAD: usize = 4096;
+
+/// Digits of a key's number: always as many, so that sizes do not depend on numbers.
+const DIGITS: usize = 12;
 
 impl Work {
     /// The operations of a measured run.
@@ -92,11 +97,14 @@ impl Work {
         let size = options.sizes.max() + SPREAD;
         let values = (0..size).map(|_| b'a' + random.range(0..26) as u8).collect();
         let length = (usize::MAX, Vec::new());
+        let prefix = &options.key_prefix;
+        let key = format!("${}\r\n{prefix}{}\r\n", prefix.len() + DIGITS, "0".repeat(DIGITS)).into_bytes();
         Work {
             source,
             random,
             sizes: options.sizes.clone(),
             scan_max: options.scan_max.max(1),
+            key,
             values,
             length,
         }
@@ -147,13 +155,13 @@ impl Work {
         match task.op {
             Op::Read | Op::Modify => {
                 out.extend_from_slice(b"*2\r\n$3\r\nGET\r\n");
-                key(task.key, out);
+                self.encode_key(task.key, out);
             }
             Op::Update | Op::Insert => self.encode_set(task.key, out),
             Op::Scan => {
                 let count = self.random.range(1..self.scan_max + 1);
                 let _ = write!(out, "*{}\r\n$4\r\nMGET\r\n", count + 1);
-                (task.key..task.key + count).for_each(|number| key(number, out));
+                (task.key..task.key + count).for_each(|number| self.encode_key(number, out));
             }
         }
     }
@@ -166,21 +174,20 @@ impl Work {
         }
         let from = self.random.range(0..SPREAD as u64) as usize;
         out.extend_from_slice(b"*3\r\n$3\r\nSET\r\n");
-        key(number, out);
+        self.encode_key(number, out);
         out.extend_from_slice(&self.length.1);
         out.extend_from_slice(&self.values[from..from + size]);
         out.extend_from_slice(b"\r\n");
     }
-}
 
-/// Appends a key as a bulk string: always 16 bytes, so that sizes do not depend on numbers.
-fn key(mut number: u64, out: &mut Vec<u8>) {
-    let mut text = *b"$16\r\nkey-000000000000\r\n";
-    for digit in text[9..21].iter_mut().rev() {
-        *digit = b'0' + (number % 10) as u8;
-        number /= 10;
+    /// Appends a key as a bulk string.
+    fn encode_key(&self, mut number: u64, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.key);
+        for digit in out.iter_mut().rev().skip(b"\r\n".len()).take(DIGITS) {
+            *digit = b'0' + (number % 10) as u8;
+            number /= 10;
+        }
     }
-    out.extend_from_slice(&text);
 }
 
 #[cfg(test)]
@@ -205,6 +212,8 @@ mod tests {
         let (head, value) = update.rsplit_once(' ').unwrap();
         assert_eq!((head, value.len()), ("*3 $3 SET $16 key-999999999999 $3", 3));
         assert_eq!(shown(Task { op: Op::Scan, key: 7 }, &mut work), "*2 $4 MGET $16 key-000000000007");
+        let mut work = Work::mix(&Options { key_prefix: "other:".to_owned(), ..options }, Random::new(1));
+        assert_eq!(shown(Task { op: Op::Read, key: 42 }, &mut work), "*2 $3 GET $18 other:000000000042");
     }
 
     #[test]

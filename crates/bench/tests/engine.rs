@@ -102,6 +102,7 @@ fn options(endpoint: SocketAddr, workload: &str) -> Options {
         choice,
         keys: 500,
         sizes: "1-40".parse().unwrap(),
+        key_prefix: Options::KEY_PREFIX.to_owned(),
         scan_max: 10,
         warm_up: Duration::ZERO,
         duration: Duration::from_millis(300),

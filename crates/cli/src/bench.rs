@@ -55,6 +55,9 @@ pub struct Bench {
     /// How many keys there are
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=999_999_999))]
     pub keys: u64,
+    /// What keys begin with, before the twelve digits of their numbers: loads with different prefixes share no key
+    #[arg(long, value_name = "TEXT", default_value = Options::KEY_PREFIX)]
+    pub key_prefix: String,
     /// Bytes of a value: 128, a range 16-1024, or sizes with shares 128:0.9,4096:0.1
     #[arg(long, value_name = "SIZES", default_value = "128")]
     pub value_size: Sizes,
@@ -197,6 +200,7 @@ impl Bench {
                         mix,
                         choice,
                         keys: self.keys,
+                        key_prefix: self.key_prefix.clone(),
                         sizes: self.value_size.clone(),
                         scan_max: self.scan_max,
                         warm_up: self.warm_up,

@@ -169,6 +169,7 @@ fn measure(
         mix: Mix::writes(args.writes),
         choice: Choice::Uniform,
         keys: args.keys,
+        key_prefix: Options::KEY_PREFIX.to_owned(),
         sizes: args.value_size.clone(),
         scan_max: 1,
         warm_up: args.warm_up,
