@@ -12,8 +12,8 @@ use quorate_bench::grid::{Grid, Row, Schema, table};
 use super::Options;
 use super::page::caveats;
 use super::processes::{Process, Result, cpu_seconds, words};
-use super::session::{Measured, Rows, Session, Times};
-use super::up::Up;
+use super::session::{Measured, Rows, Session, Times, all_served};
+use super::up::{Member, Up};
 
 /// Each side of each pair.
 pub const RATIOS: Schema = Schema {
@@ -25,6 +25,7 @@ pub const RATIOS: Schema = Schema {
         ("members_cpu", "us"),
         ("leader_cpu", "us"),
         ("log", "B"),
+        ("leader_changed", ""),
     ],
 };
 const SIDES: [&str; 2] = ["first", "second"];
@@ -49,6 +50,18 @@ enum Bar {
     AtMost(f64),
     /// The ratio is shown, and nothing was asked of it.
     None,
+    /// It is no ratio that is judged: what the column says must be so at neither side.
+    Never,
+}
+
+/// What goes on beside the load of a side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Beside {
+    Nothing,
+    /// Backups are taken, one after the other.
+    Backups,
+    /// A value of so many bytes is written and read over one connection to a node that does not lead.
+    Values(&'static str),
 }
 
 /// Two clusters under one load.
@@ -62,28 +75,43 @@ struct Pair {
     at: [At; 2],
     /// Flags of `quorate bench`.
     load: &'static [&'static str],
-    /// Backups are taken of the first, one after the other, while it is under load.
-    backup: bool,
+    /// What goes on beside the load of each.
+    beside: [Beside; 2],
+    /// How many times as long as [`Session::times`] says the load counts.
+    times: u32,
     /// Which columns of [`RATIOS`] are compared, and with what.
     rules: &'static [(&'static str, Bar)],
 }
 
+/// What most pairs have in common.
+const PAIR: Pair = Pair {
+    name: "",
+    both: &[],
+    sides: [("", &[]), ("", &[])],
+    at: [At::Leader; 2],
+    load: &[],
+    beside: [Beside::Nothing; 2],
+    times: 1,
+    rules: &[],
+};
 const CODED: [(&str, &[&str]); 2] =
     [("`crossword`", &["--protocol", "crossword"]), ("`multipaxos`", &["--protocol", "multipaxos"])];
 const SLOW_LINKS: &[&str] = &["--nodes", "5", "--set", "net.rate=100Mbit/s"];
 /// The first keys of five groups that have as many of the load generator's 10,000 keys each.
 const FIFTHS: &str = "key-000000002000,key-000000004000,key-000000006000,key-000000008000";
 const OPERATIONS: &str = "operations_per_s";
+/// A node has another leader or ballot after the load than before.
+const LEADER_CHANGED: &str = "leader_changed";
+/// What goes on beside a load goes on for so much longer, so that nothing counts without it.
+const AFTER: Duration = Duration::from_secs(3);
 /// What TLS costs under a load, at the leader of three nodes.
 const fn encrypted(name: &'static str, load: &'static [&'static str]) -> Pair {
     Pair {
         name,
-        both: &[],
         sides: [("TLS 1.3", &["--tls"]), ("without", &[])],
-        at: [At::Leader; 2],
         load,
-        backup: false,
         rules: &[(OPERATIONS, Bar::AtLeast(0.65))],
+        ..PAIR
     }
 }
 
@@ -92,19 +120,17 @@ const PAIRS: &[Pair] = &[
         name: "writes of 64 KiB, five nodes, links of 100 Mbit/s, 32 connections",
         both: SLOW_LINKS,
         sides: CODED,
-        at: [At::Leader; 2],
         load: &["--workload", "set", "--keys", "1000", "--value-size", "65536", "--connections", "32"],
-        backup: false,
         rules: &[(OPERATIONS, Bar::AtLeast(1.8)), ("log_B", Bar::AtMost(0.62))],
+        ..PAIR
     },
     Pair {
         name: "writes of 128 B, five nodes, links of 100 Mbit/s, 64 connections",
         both: SLOW_LINKS,
         sides: CODED,
-        at: [At::Leader; 2],
         load: &["--workload", "set", "--keys", "10000", "--connections", "64"],
-        backup: false,
         rules: &[(OPERATIONS, Bar::AtLeast(0.95))],
+        ..PAIR
     },
     Pair {
         name: "reads at a follower, 64 connections with 16 under way on each",
@@ -115,17 +141,16 @@ const PAIRS: &[Pair] = &[
         ],
         at: [At::Follower; 2],
         load: &["--workload", "get", "--keys", "10000", "--connections", "64", "--pipeline", "16"],
-        backup: false,
         rules: &[(OPERATIONS, Bar::AtLeast(0.8)), ("leader_cpu_us", Bar::AtMost(0.5))],
+        ..PAIR
     },
     Pair {
         name: "reads at a node that does not decide epochs, at the leader, 64 connections",
-        both: &[],
         sides: [("`hermes`", &["--protocol", "hermes"]), ("`multipaxos`", &["--protocol", "multipaxos"])],
         at: [At::Follower, At::Leader],
         load: &["--workload", "get", "--keys", "10000", "--connections", "64"],
-        backup: false,
         rules: &[(OPERATIONS, Bar::AtLeast(0.95))],
+        ..PAIR
     },
     encrypted("writes, 64 connections", &["--workload", "set", "--keys", "10000", "--connections", "64"]),
     encrypted("reads, 64 connections", &["--workload", "get", "--keys", "10000", "--connections", "64"]),
@@ -133,12 +158,22 @@ const PAIRS: &[Pair] = &[
     encrypted("reads, 256 connections", &["--workload", "get", "--keys", "10000", "--connections", "256"]),
     Pair {
         name: "half writes, half reads, 50,000 keys with values of 1 KiB",
-        both: &[],
         sides: [("while backups are taken", &[]), ("without", &[])],
-        at: [At::Leader; 2],
         load: &["--writes", "0.5", "--keys", "50000", "--value-size", "1024", "--connections", "64"],
-        backup: true,
+        beside: [Beside::Backups, Beside::Nothing],
         rules: &[("p99_us", Bar::AtMost(2.0))],
+        ..PAIR
+    },
+    Pair {
+        name: "half writes, half reads of 128 B, 600 a second, at all nodes, links of 1 Gbit/s, for 9 s",
+        both: &["--set", "net.rate=1Gbit/s"],
+        sides: [("beside values of 64 MiB", &[]), ("beside values of 1 MiB", &[])],
+        at: [At::All; 2],
+        load: &["--writes", "0.5", "--keys", "1000", "--connections", "12", "--rate", "600"],
+        beside: [Beside::Values("67108864"), Beside::Values("1048576")],
+        times: 3,
+        rules: &[("p99_us", Bar::AtMost(3.0)), (LEADER_CHANGED, Bar::Never)],
+        ..PAIR
     },
     Pair {
         name: "writes at all of five nodes, 64 connections with 16 under way on each",
@@ -146,8 +181,8 @@ const PAIRS: &[Pair] = &[
         sides: [("`--groups 5`", &["--groups", "5", "--group-keys", FIFTHS]), ("one group", &[])],
         at: [At::All; 2],
         load: &["--workload", "set", "--keys", "10000", "--connections", "64", "--pipeline", "16"],
-        backup: false,
         rules: &[(OPERATIONS, Bar::None), ("members_cpu_us", Bar::None)],
+        ..PAIR
     },
 ];
 
@@ -186,54 +221,82 @@ impl Pair {
         order.rotate_left(round as usize % 2);
         for side in order {
             let (numbers, command) = self.side(side, session, quorate)?;
-            eprintln!("  {:<28} {:>9.0}/s  p99 {:>7.0} us", self.sides[side].0, numbers[0], numbers[1]);
+            let [rate, p99] = [0, 1].map(|at| numbers[at].unwrap_or_default());
+            eprintln!("  {:<28} {rate:>9.0}/s  p99 {p99:>7.0} us", self.sides[side].0);
             let keys = vec![self.title(), SIDES[side].to_owned()];
-            rows.loads.push(Row { keys, run: round, numbers: numbers.map(Some).to_vec() });
+            rows.loads.push(Row { keys, run: round, numbers });
             rows.commands.push(command);
         }
         Ok(rows)
     }
 
     /// The numbers of [`RATIOS`], and how the cluster was loaded.
-    fn side(&self, side: usize, session: &Session, quorate: &Path) -> Result<([f64; 5], String)> {
+    fn side(&self, side: usize, session: &Session, quorate: &Path) -> Result<(Vec<Option<f64>>, String)> {
         let dir = session.folder()?;
         let flags: Vec<_> =
             self.both.iter().chain(self.sides[side].1).map(|flag| (*flag).to_owned()).collect();
         let up = Up::start(quorate, &flags, dir.path(), &session.stop)?;
         let pids: Vec<_> = up.members.iter().map(|member| member.pid).collect();
-        let leader = match self.at[side] {
-            At::All => None,
-            At::Leader | At::Follower => Some(up.leader(&session.stop)?),
+        let leader = match (self.at[side], self.beside[side]) {
+            // Several groups have no leader in common.
+            (At::All, Beside::Nothing | Beside::Backups) => None,
+            (At::All, Beside::Values(_)) | (At::Leader | At::Follower, _) => Some(up.leader(&session.stop)?),
+        };
+        let is_leader = |member: &Member| leader.as_ref().is_some_and(|leader| leader.id == member.id);
+        let follower = || {
+            let other = up.members.iter().find(|member| !is_leader(member));
+            other.map(|member| member.resp.clone()).ok_or("a cluster of one has no follower")
         };
         let endpoints = match (self.at[side], &leader) {
             (At::Leader, Some(leader)) => leader.resp.clone(),
-            (At::Follower, Some(leader)) => {
-                let other = up.members.iter().find(|member| member.id != leader.id);
-                other.ok_or("a cluster of one has no follower")?.resp.clone()
-            }
+            (At::Follower, Some(_)) => follower()?,
             (..) => up.endpoints().join(","),
         };
-        let Times { warm_up, time, .. } = session.times;
-        let millis = |time: Duration| format!("{}ms", time.as_millis());
-        let bench = |flags: &[&str], [warm_up, duration]: [&str; 2]| {
+        let (warm_up, time) = (session.times.warm_up, session.times.time * self.times);
+        let bench = |endpoints: &str, [warm_up, time]: [Duration; 2]| {
             let mut command = Command::new(quorate);
-            command.args(["bench", "--json", "--endpoints", &endpoints]).args(self.load).args(flags);
-            command.args(["--warm-up", warm_up, "--duration", duration]).args(up.credentials());
+            command.args(["bench", "--json", "--endpoints", endpoints]).args(up.credentials());
+            // Who waits for another leader waits long, and does not fail.
+            command.args(["--timeout", "60s"]);
+            for (flag, time) in [("--warm-up", warm_up), ("--duration", time)] {
+                command.arg(flag).arg(format!("{}ms", time.as_millis()));
+            }
             command
         };
-        session.report(bench(&["--load"], ["0s", "1s"]))?;
-        let mut command = bench(&[], [&millis(warm_up), &millis(time)]);
-        let _backups = match self.backup && side == 0 {
-            true => Some(backups(quorate, dir.path(), &endpoints)?),
-            false => None,
+        let mut loader = bench(&endpoints, [Duration::ZERO, Duration::from_secs(1)]);
+        loader.args(self.load).arg("--load");
+        session.report(loader)?;
+        let ballots = || leader.as_ref().map(|_| up.ballots()).transpose();
+        let ballots_before = ballots()?;
+        let mut command = bench(&endpoints, [warm_up, time]);
+        command.args(self.load);
+        let mut shown =
+            vec![format!("quorate up {}", flags.join(" ")).trim_end().to_owned(), words(&command)];
+        let _backups = match self.beside[side] {
+            Beside::Backups => Some(backups(quorate, dir.path(), &endpoints)?),
+            Beside::Nothing | Beside::Values(_) => None,
+        };
+        let values = match self.beside[side] {
+            Beside::Values(bytes) => {
+                let mut command = bench(&follower()?, [Duration::ZERO, warm_up + time + AFTER]);
+                command.args(["--keys", "1", "--key-prefix", "large-", "--value-size", bytes]);
+                command.args(["--writes", "0.5", "--connections", "1", "--load"]);
+                shown.push(words(&command));
+                Some(session.spawn("beside", &mut command)?)
+            }
+            Beside::Nothing | Beside::Backups => None,
         };
         let leads: Vec<_> = leader.iter().map(|leader| leader.pid).collect();
         let used = || Ok([cpu_seconds(&pids), cpu_seconds(&leads), up.log_bytes()?]);
-        let ([rate, p99], [all, leads, log]) = session.under_load(&mut command, used)?;
-        let started = format!("quorate up {}", flags.join(" ")).trim_end().to_owned();
-        let shown =
-            format!("{started} · {}", words(&command)).replace(&dir.path().display().to_string(), "$DATA");
-        Ok(([rate, p99, 1e6 * all, 1e6 * leads, log], shown))
+        let ([rate, p99], [all, leads, log]) = session.under_load(&mut command, time, used)?;
+        if let Some((mut generator, out)) = values {
+            let command = &shown[2];
+            all_served(&session.finish(&mut generator, &out, command)?, command)?;
+        }
+        let has_changed = ballots()?.zip(ballots_before).map(|(now, before)| f64::from(now != before));
+        let mut numbers = [rate, p99, 1e6 * all, 1e6 * leads, log].map(Some).to_vec();
+        numbers.push(has_changed);
+        Ok((numbers, shown.join(" · ").replace(&dir.path().display().to_string(), "$DATA")))
     }
 }
 
@@ -245,32 +308,37 @@ fn backups(quorate: &Path, dir: &Path, endpoints: &str) -> Result<Process> {
     Process::start(&mut command, &dir.join("backups.log"))
 }
 
-/// The ratio of a column in each round that has both sides.
-fn ratios(grid: &Grid, title: &str, column: &str) -> Vec<f64> {
+/// What a rule judges of each round that has both sides, in ascending order: the ratio of a column, or, where something
+/// must never be, the larger number.
+fn judged(grid: &Grid, title: &str, (column, bar): &(&str, Bar)) -> Vec<f64> {
     let at = grid.number_at(column);
     let of = |run: u32, side: &str| {
         let row = grid.rows.iter().find(|row| row.run == run && row.keys == [title, side])?;
         row.numbers[at?]
     };
-    let mut found: Vec<_> =
-        grid.runs().into_iter().filter_map(|run| Some(of(run, SIDES[0])? / of(run, SIDES[1])?)).collect();
+    let of_round = |run| {
+        let (first, second) = (of(run, SIDES[0])?, of(run, SIDES[1])?);
+        Some(if matches!(bar, Bar::Never) { first.max(second) } else { first / second })
+    };
+    let mut found: Vec<_> = grid.runs().into_iter().filter_map(of_round).collect();
     found.sort_by(f64::total_cmp);
     found
 }
 
-/// What the ratios of all rounds say of a bar.
-fn verdict(bar: Bar, ratios: &[f64]) -> [String; 2] {
+/// What is asked of all rounds, and what these say.
+fn verdict(bar: Bar, found: &[f64]) -> [String; 2] {
     let (wanted, meets): (String, Box<dyn Fn(f64) -> bool>) = match bar {
         Bar::AtLeast(least) => (format!("at least {least}"), Box::new(move |ratio| ratio >= least)),
         Bar::AtMost(most) => (format!("at most {most}"), Box::new(move |ratio| ratio <= most)),
+        Bar::Never => ("never".to_owned(), Box::new(|number| number == 0.0)),
         Bar::None => return ["-".to_owned(), "-".to_owned()],
     };
-    let met = ratios.iter().filter(|ratio| meets(**ratio)).count();
+    let met = found.iter().filter(|number| meets(**number)).count();
     let said = match met {
-        _ if ratios.is_empty() => "not measured".to_owned(),
-        0 => "**missed**".to_owned(),
-        met if met == ratios.len() => "met".to_owned(),
-        met => format!("cannot be judged: met in {met} of {} rounds", ratios.len()),
+        _ if found.is_empty() => "not measured".to_owned(),
+        met if met == found.len() => "met".to_owned(),
+        met if met == 0 || matches!(bar, Bar::Never) => "**missed**".to_owned(),
+        met => format!("cannot be judged: met in {met} of {} rounds", found.len()),
     };
     [wanted, said]
 }
@@ -282,9 +350,12 @@ pub fn section(text: &mut String, grid: &Grid, head: &str) {
         text,
         "\n## Settings against each other\n\n- {head}\n- {} rounds; in each, both clusters are started anew with \
          `quorate up`, alone, with empty data directories and three nodes unless another number is said, one after the \
-         other, the other one first in every second round; runs of {}\n- a ratio is of two numbers of one round; \
+         other, the other one first in every second round; runs of {}, unless another time is said\n- a ratio is of two numbers of one round; \
          shown are the median, and the lowest and the highest of the rounds. A bar is met if every round meets it, and \
-         missed if none does; bars were there before the run\n- log bytes are those of all records that all \
+         missed if none does; what is never to happen is missed if it has happened once, at either side; bars were \
+         there before the run\n- the leader has changed if a node has another leader or ballot after the load than \
+         before\n- beside values: one connection to a node that does not lead writes and reads one value of that \
+         length\n- log bytes are those of all records that all \
          nodes hand to their logs, for each operation; CPU is that of the nodes, for each operation\n- \
          `cargo xtask compare --ratios` measures it again ([comparison-ratios.csv](comparison-ratios.csv))",
         grid.runs().len(),
@@ -297,12 +368,17 @@ pub fn section(text: &mut String, grid: &Grid, head: &str) {
         "p99_us" => "p99",
         "members_cpu_us" => "CPU of all nodes",
         "leader_cpu_us" => "CPU of the leader",
+        LEADER_CHANGED => "change of leader",
         _ => "log bytes",
     };
     let rows = PAIRS.iter().flat_map(|pair| pair.rules.iter().map(move |rule| (pair, rule)));
-    let rows = rows.map(|(pair, (column, bar))| {
-        let found = ratios(grid, &pair.title(), column);
+    let rows = rows.map(|(pair, rule @ (column, bar))| {
+        let found = judged(grid, &pair.title(), rule);
         let shown = match (found.first(), found.get(found.len() / 2), found.last()) {
+            (Some(_), ..) if matches!(bar, Bar::Never) => {
+                let times = found.iter().filter(|number| **number > 0.0).count();
+                format!("in {times} of {} rounds", found.len())
+            }
             (Some(low), Some(middle), Some(high)) => format!("{middle:.2} ({low:.2} to {high:.2})"),
             (..) => "-".to_owned(),
         };
@@ -316,24 +392,49 @@ pub fn section(text: &mut String, grid: &Grid, head: &str) {
 mod tests {
     use super::*;
 
+    fn grid(rows: &str) -> Grid {
+        Grid::parse(RATIOS, &format!("{}\n{rows}", RATIOS.columns().join(","))).unwrap()
+    }
+
     #[test]
     fn a_ratio_is_of_one_round_and_a_bar_is_met_by_every_round() {
         let pair = &PAIRS[0];
         let title = pair.title();
-        let quoted = format!("\"{title}\"");
         let rows =
             [("first", 1, 200), ("second", 1, 100), ("second", 2, 50), ("first", 2, 75), ("first", 3, 9)];
-        let rows: String =
-            rows.iter().map(|(side, run, rate)| format!("{quoted},{side},{run},{rate},1,1,1,10\n")).collect();
-        let grid = Grid::parse(RATIOS, &format!("{}\n{rows}", RATIOS.columns().join(","))).unwrap();
-        assert_eq!(ratios(&grid, &title, OPERATIONS), [1.5, 2.0]);
-        let said = |bar| verdict(bar, &ratios(&grid, &title, OPERATIONS))[1].clone();
+        let row = |(side, run, rate): &(_, _, _)| format!("\"{title}\",{side},{run},{rate},1,1,1,10,\n");
+        let grid = grid(&rows.iter().map(row).collect::<String>());
+        let of = |bar| judged(&grid, &title, &(OPERATIONS, bar));
+        assert_eq!(of(Bar::None), [1.5, 2.0]);
+        let said = |bar| verdict(bar, &of(bar))[1].clone();
         assert_eq!(said(Bar::AtLeast(1.5)), "met");
         assert_eq!(said(Bar::AtMost(1.4)), "**missed**");
         assert_eq!(said(Bar::AtLeast(1.8)), "cannot be judged: met in 1 of 2 rounds");
         let mut text = String::new();
         section(&mut text, &grid, "head");
         assert!(text.contains("| operations/s | 2.00 (1.50 to 2.00) | at least 1.8 |"), "{text}");
+    }
+
+    #[test]
+    fn a_leader_that_changes_once_at_either_side_is_missed() {
+        let pair = PAIRS.iter().find(|pair| pair.rules.iter().any(|rule| rule.0 == LEADER_CHANGED)).unwrap();
+        let title = pair.title();
+        let shown = |changed: &[(&str, u32, &str)]| {
+            let row = |(side, run, yes): &(_, _, _)| format!("\"{title}\",{side},{run},9,1,1,1,10,{yes}\n");
+            let mut text = String::new();
+            section(&mut text, &grid(&changed.iter().map(row).collect::<String>()), "head");
+            let line = text.lines().find(|line| line.contains("| change of leader |")).unwrap().to_owned();
+            line.split_once(" | ").unwrap().1.to_owned()
+        };
+        let never = [("first", 1, "0"), ("second", 1, "0"), ("first", 2, "0"), ("second", 2, "0")];
+        assert_eq!(shown(&never), "change of leader | in 0 of 2 rounds | never | met |");
+        let mut once = never;
+        once[3].2 = "1";
+        assert_eq!(shown(&once), "change of leader | in 1 of 2 rounds | never | **missed** |");
+        assert_eq!(
+            shown(&never.map(|(side, run, _)| (side, run, ""))),
+            "change of leader | - | never | not measured |"
+        );
     }
 
     #[test]

@@ -16,6 +16,8 @@ use super::{Options, machine, quorate_in, scratch, target};
 
 /// What a load generator may take beyond its time.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// What a report and what is said of errors are called of the one generator that counts.
+const GENERATOR: &str = "generator";
 /// How long others are watched before anything begins, and after each system.
 const WATCHED_BEFORE: Duration = Duration::from_secs(2);
 const WATCHED_AFTER: Duration = Duration::from_secs(1);
@@ -298,7 +300,7 @@ impl Session {
     /// The numbers of [`LOADS`].
     fn load(&self, system: &System, service: &Service, load: Load, mut command: Command) -> Result<[f64; 7]> {
         let shown = words(&command);
-        let (mut child, out) = self.spawn(&mut command)?;
+        let (mut child, out) = self.spawn(GENERATOR, &mut command)?;
         wait_for(&shown, &self.stop, || Ok(system.is_connected(&out[1]).then_some(())))?;
         // Others take a moment to connect; the edges of its time are left out.
         self.stop.sleep(self.times.warm_up + Duration::from_millis(150))?;
@@ -321,34 +323,33 @@ impl Session {
 
     /// Runs a generator; what it prints.
     pub fn report(&self, mut command: Command) -> Result<Value> {
-        let (mut child, out) = self.spawn(&mut command)?;
+        let (mut child, out) = self.spawn(GENERATOR, &mut command)?;
         self.finish(&mut child, &out, &words(&command))
     }
 
-    /// Runs a generator of ours; operations per second, the 99th percentile in µs, and what of `used` went up by for
-    /// each operation while it counted.
+    /// Runs a generator of ours, whose operations count for `time`; operations per second, the 99th percentile in µs,
+    /// and what of `used` went up by for each operation while it counted.
     pub fn under_load<const N: usize>(
         &self,
         command: &mut Command,
+        time: Duration,
         used: impl Fn() -> Result<[f64; N]>,
     ) -> Result<([f64; 2], [f64; N])> {
-        let Times { warm_up, time, .. } = self.times;
-        let (mut child, out) = self.spawn(command)?;
-        self.stop.sleep(warm_up + Duration::from_millis(150))?;
+        let (mut child, out) = self.spawn(GENERATOR, command)?;
+        self.stop.sleep(self.times.warm_up + Duration::from_millis(150))?;
         let (start, before) = (Instant::now(), used()?);
         self.stop.sleep(time.saturating_sub(Duration::from_millis(300)))?;
         let (seconds, after) = (start.elapsed().as_secs_f64(), used()?);
         let shown = words(command);
         let report = self.finish(&mut child, &out, &shown)?;
-        let outcome = outcome_of_bench(&report).filter(|[rate, _, _, errors]| *rate > 0.0 && *errors == 0.0);
-        let [rate, _, p99, _] = outcome.ok_or_else(|| format!("not all was served: {shown}"))?;
+        let [rate, p99] = all_served(&report, &shown)?;
         let each = std::array::from_fn(|at| (after[at] - before[at]) / (rate * seconds));
         Ok(([rate, p99], each))
     }
 
-    /// Starts a generator; where its report and what it says of errors go.
-    pub fn spawn(&self, command: &mut Command) -> Result<(Process, [PathBuf; 2])> {
-        let paths = ["report.json", "generator.log"].map(|name| self.scratch.path().join(name));
+    /// Starts a generator; where its report and what it says of errors go, in files of this name.
+    pub fn spawn(&self, name: &str, command: &mut Command) -> Result<(Process, [PathBuf; 2])> {
+        let paths = ["json", "log"].map(|ending| self.scratch.path().join(format!("{name}.{ending}")));
         let _ = std::fs::remove_file(&paths[1]);
         let file = std::fs::File::create(&paths[0]).map_err(|error| error.to_string())?;
         Ok((Process::start_to(command, file, &paths[1])?, paths))
@@ -363,6 +364,14 @@ impl Session {
         }
         serde_json::from_str(&text).map_err(|_| format!("no report from: {command}\n{}", said.trim_end()))
     }
+}
+
+/// Operations per second and the 99th percentile in µs, of a generator of ours; an error if one operation failed, or
+/// none was answered.
+pub fn all_served(report: &Value, command: &str) -> Result<[f64; 2]> {
+    let outcome = outcome_of_bench(report).filter(|[rate, _, _, errors]| *rate > 0.0 && *errors == 0.0);
+    let [rate, _, p99, _] = outcome.ok_or_else(|| format!("not all was served: {command}"))?;
+    Ok([rate, p99])
 }
 
 /// Of what is measured.

@@ -83,6 +83,13 @@ impl Up {
         found.cloned().ok_or_else(|| format!("there is no node {leader}"))
     }
 
+    /// Whom each node takes for the leader, and its ballot (of other protocols the term or epoch).
+    pub fn ballots(&self) -> Result<Vec<(Option<u64>, String)>> {
+        let of = |node: &Value| Some((node["leader"].as_u64(), node["ballot"].as_str()?.to_owned()));
+        let of_nodes = self.nodes()?.iter().map(of).collect::<Option<_>>();
+        of_nodes.ok_or_else(|| "a node does not say who leads".to_owned())
+    }
+
     /// Bytes of all records that all nodes have handed to their logs so far.
     pub fn log_bytes(&self) -> Result<f64> {
         let of = |node: &Value| node["facts"]["log_bytes_total"].as_str()?.parse::<f64>().ok();

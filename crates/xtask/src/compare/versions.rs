@@ -144,7 +144,7 @@ impl<'a> Serving<'a> {
         let pids: Vec<_> = self.up.members.iter().map(|member| member.pid).collect();
         let mut command = self.bench(generator, flags, [session.times.warm_up, session.times.time]);
         let ([rate, p99], [cpu]) = session
-            .under_load(&mut command, || Ok([cpu_seconds(&pids)]))
+            .under_load(&mut command, session.times.time, || Ok([cpu_seconds(&pids)]))
             .map_err(|error| format!("{}: {error}", self.name))?;
         eprintln!("  {:<20} {load:<24} {rate:>9.0}/s  p99 {p99:>7.0} us", self.name);
         let keys = [self.protocol, load, self.name].map(str::to_owned).to_vec();
