@@ -49,12 +49,13 @@ struct Disks {
 }
 
 impl Disks {
-    fn start(protocol: &str) -> Disks {
+    fn start(protocol: &str, flags: &[&str]) -> Disks {
         let (ports, dir) = (Ports::claim().unwrap(), tempfile::tempdir().unwrap());
         let http: Vec<_> = (0..3).map(|_| ports.address()).collect();
         let files: Vec<_> = (0..3).map(|node| dir.path().join(node.to_string())).collect();
         let mut cluster = Cluster::prepare_each(3, protocol, |node| {
-            ["--listen-http", &http[node], "--disk-reserve", "100MiB"].map(str::to_owned).into()
+            let own = ["--listen-http", &http[node], "--disk-reserve", "100MiB"];
+            own.iter().chain(flags).map(|flag| (*flag).to_owned()).collect()
         });
         for (node, file) in cluster.nodes.iter_mut().zip(&files) {
             fs::write(file, (1000 * MIB).to_string()).unwrap();
@@ -77,20 +78,36 @@ impl Disks {
     }
 }
 
-fn a_full_disk(protocol: &str) {
-    let disks = Disks::start(protocol);
-    let cluster = &disks.cluster;
-    let first = cluster.leader();
-    assert_eq!(call(cluster, first, &["SET", "k", "v"]), ok());
-    assert_eq!(get(&disks.http[first], "/readyz").unwrap().0, "200");
+/// Who leads each group, by number; of a cluster without groups, who leads. `None` while somebody is missing.
+fn leaders(cluster: &Cluster) -> Option<Vec<usize>> {
+    let status = cluster.nodes[0].status()?;
+    match status["groups"].as_array() {
+        Some(groups) => groups.iter().map(|group| Some(group["leader"].as_u64()? as usize - 1)).collect(),
+        None => Some(vec![status["leader"].as_u64()? as usize - 1]),
+    }
+}
 
-    // The leader's disk: another one leads, and nobody is refused.
+/// `keys`: one of each group.
+fn a_full_disk(protocol: &str, flags: &[&str], keys: &[&str]) {
+    let disks = Disks::start(protocol, flags);
+    let cluster = &disks.cluster;
+    let set = |node: usize, value: &str| {
+        for key in keys {
+            wait_for("a write", || (call(cluster, node, &["SET", key, value]) == ok()).then_some(()));
+        }
+    };
+    let refused = |reply: &Resp| is_error(reply, "READONLY disk nearly full on node ");
+    set(0, "v");
+    let before = wait_for("leaders", || leaders(cluster));
+    let led = |node: usize| before.iter().filter(|leader| **leader == node).count();
+    let first = (0..3).max_by_key(|node| led(*node)).unwrap();
+    assert!(led(first) > 1 || keys.len() == 1, "no node leads several groups: {before:?}");
+    wait_for("the node to be ready", || (get(&disks.http[first], "/readyz")?.0 == "200").then_some(()));
+
+    // The disk of a leader: others lead what it has led, and nobody is refused.
     disks.free(first, 50);
-    let second = wait_for("another leader", || {
-        let leader = cluster.leader();
-        (leader != first).then_some(leader)
-    });
-    wait_for("a write", || (call(cluster, first, &["SET", "k", "w"]) == ok()).then_some(()));
+    wait_for("other leaders", || leaders(cluster).filter(|leaders| !leaders.contains(&first)));
+    set(first, "w");
     let (status, body) = get(&disks.http[first], "/readyz").unwrap();
     assert!(
         status == "503" && body.contains("[-]disk failed: the disk is nearly full: 50 MiB of "),
@@ -103,37 +120,40 @@ fn a_full_disk(protocol: &str) {
 
     // All disks: whoever leads refuses what grows the data, wherever it is asked, and nothing else.
     (0..3).for_each(|node| disks.free(node, 50));
-    let refused = wait_for("a refusal", || {
-        let reply = call(cluster, second, &["SET", "new", "v"]);
-        is_error(&reply, "READONLY disk nearly full on node ").then_some(reply)
-    });
-    for node in 0..3 {
-        wait_for("a refusal everywhere", || {
-            let reply = call(cluster, node, &["SET", "new", "v"]);
-            is_error(&reply, "READONLY disk nearly full on node ").then_some(())
-        });
-        assert_eq!(call(cluster, node, &["GET", "k"]), Resp::Bulk(b"w".to_vec()), "{refused:?}");
-        assert_eq!(call(cluster, node, &["EXISTS", "new"]), Resp::Integer(0));
+    for (node, key) in (0..3).flat_map(|node| keys.iter().map(move |key| (node, *key))) {
+        let new = format!("{key}.new");
+        wait_for("a refusal everywhere", || refused(&call(cluster, node, &["SET", &new, "v"])).then_some(()));
+        assert_eq!(call(cluster, node, &["GET", key]), Resp::Bulk(b"w".to_vec()));
+        assert_eq!(call(cluster, node, &["EXISTS", &new]), Resp::Integer(0));
     }
-    assert_eq!(call(cluster, first, &["DEL", "k"]), Resp::Integer(1));
+    for key in keys {
+        assert_eq!(call(cluster, first, &["DEL", key]), Resp::Integer(1));
+    }
     assert!(cluster.nodes.iter().all(|node| node.running()));
 
     // There is room again, and nobody has to do anything.
     (0..3).for_each(|node| disks.free(node, 1000));
     for node in 0..3 {
-        wait_for("a write", || (call(cluster, node, &["SET", "new", "v"]) == ok()).then_some(()));
+        set(node, "v");
         assert_eq!(get(&disks.http[node], "/readyz").unwrap().0, "200");
     }
 }
 
 #[test]
 fn a_leader_of_multipaxos_whose_disk_is_nearly_full_hands_over_and_all_of_them_refuse_only_what_grows() {
-    a_full_disk("multipaxos");
+    a_full_disk("multipaxos", &[], &["k"]);
 }
 
 #[test]
 fn a_leader_of_raft_whose_disk_is_nearly_full_hands_over_and_all_of_them_refuse_only_what_grows() {
-    a_full_disk("raft");
+    a_full_disk("raft", &[], &["k"]);
+}
+
+/// Six groups of three nodes: each leads two, of which one is replicated by MultiPaxos and one by Raft.
+#[test]
+fn a_leader_of_several_groups_whose_disk_is_nearly_full_hands_all_of_them_over() {
+    let groups = "a-c,d-f=raft,g-i,j-l=raft,m-o,p-z=raft";
+    a_full_disk("multipaxos", &["--groups", groups], &["a", "d", "g", "j", "m", "p"]);
 }
 
 /// A file system in memory of this size, mounted at a directory that it makes; `None` where that is not permitted.
