@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use quorate_client::{Client, Error, Login};
 use quorate_node::monitor::{WARNING_DISK, WARNING_MEMORY};
+use quorate_protocols::registry;
 use quorate_store::VALUE_LIMIT;
 use quorate_tls::ClientCredentials;
 use serde::{Deserialize, Serialize};
@@ -353,6 +354,14 @@ fn show_timeouts(nodes: &[&NodeStatus]) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Whether a node's protocol executes what raises the feature level, a command on all keys; of groups, the first one's.
+/// One that this build does not know may.
+fn can_raise_level(node: &NodeStatus) -> bool {
+    let of_first = node.groups.iter().find(|group| group.group == 1).map(|group| group.protocol.as_str());
+    let protocol = of_first.or(node.fact("protocol")).and_then(|name| registry::find(name).ok());
+    protocol.is_none_or(|protocol| protocol.capabilities.multi_key)
+}
+
 /// The feature level, and whether it can be raised as far as these nodes know.
 fn level_line(nodes: &[&NodeStatus]) -> Option<String> {
     let of = |node: &&NodeStatus| node.fact("feature_level")?.parse::<u64>().ok();
@@ -366,7 +375,7 @@ fn level_line(nodes: &[&NodeStatus]) -> Option<String> {
             let each = known.iter().map(|(known, at)| format!("{known} at {}", at.join(",")));
             format!("feature level {level}; these nodes know: {}", each.collect::<Vec<_>>().join("; "))
         }
-        Some(most) if most > level => format!(
+        Some(most) if most > level && nodes.iter().all(|node| can_raise_level(node)) => format!(
             "feature level {level}; these nodes know {most}: once all members do, `quorate config set feature-level \
              {most}`"
         ),
@@ -419,8 +428,16 @@ mod tests {
 
     #[test]
     fn the_feature_level_is_shown_with_what_may_be_done_about_it() {
-        let node = |id: u64, level: u64, knows: Option<u64>| -> NodeStatus {
-            let mut facts = json!({ "node_id": id.to_string() });
+        let node = |protocols: &str, id: u64, level: u64, knows: Option<u64>| -> NodeStatus {
+            let mut facts = json!({ "node_id": id.to_string(), "protocol": protocols });
+            let groups = (1..).zip(protocols.split(',')).filter(|_| protocols.contains(','));
+            let group = |(group, protocol): (u64, &str)| {
+                json!({
+                    "group": group, "from": "", "to": null, "protocol": protocol, "role": "follower",
+                    "leader": 2, "ballot": "", "committed": 1, "applied": 1, "lease": false, "reads": "",
+                })
+            };
+            let groups: Vec<_> = groups.map(group).collect();
             if level > 0 {
                 facts["feature_level"] = level.to_string().into();
             }
@@ -429,31 +446,50 @@ mod tests {
             }
             let status = json!({
                 "node": id.to_string(), "role": "follower", "leader": 2, "ballot": "", "committed": 1,
-                "applied": 1, "lease": false, "facts": facts,
+                "applied": 1, "lease": false, "facts": facts, "groups": groups,
             });
             serde_json::from_value(status).unwrap()
         };
-        for (first, second, line) in [
-            ((2, Some(2)), (2, Some(2)), Some("feature level 2")),
-            ((1, Some(2)), (2, Some(2)), Some("feature level 2")),
-            (
-                (1, Some(2)),
-                (1, Some(2)),
-                Some(
-                    "feature level 1; these nodes know 2: once all members do, `quorate config set feature-level 2`",
-                ),
-            ),
-            ((1, Some(2)), (1, Some(3)), Some("feature level 1; these nodes know: 2 at 1; 3 at 2")),
-            ((1, Some(2)), (0, None), Some("feature level 1; these nodes know: 2 at 1")),
-            ((0, None), (0, None), None),
-        ] {
-            let nodes = [node(1, first.0, first.1), node(2, second.0, second.1)];
-            assert_eq!(
-                level_line(&nodes.iter().collect::<Vec<_>>()).as_deref(),
-                line,
-                "{first:?} {second:?}"
-            );
+        let table = [
+            ("raft", (2, Some(2)), (2, Some(2))),
+            ("raft", (1, Some(2)), (2, Some(2))),
+            ("raft", (1, Some(2)), (1, Some(2))),
+            ("raft", (1, Some(2)), (1, Some(3))),
+            ("raft", (1, Some(2)), (0, None)),
+            ("raft", (0, None), (0, None)),
+            ("of-a-later-build", (1, Some(2)), (1, Some(2))),
+            ("epaxos", (1, Some(2)), (1, Some(2))),
+            ("hermes", (1, Some(2)), (1, Some(2))),
+            ("hermes", (0, None), (0, None)),
+            ("raft,hermes", (1, Some(2)), (1, Some(2))),
+            ("hermes,raft", (1, Some(2)), (1, Some(2))),
+        ];
+        let mut text = String::new();
+        for (protocols, first, second) in table {
+            let nodes = [node(protocols, 1, first.0, first.1), node(protocols, 2, second.0, second.1)];
+            let line = level_line(&nodes.iter().collect::<Vec<_>>());
+            let shown = |(level, knows): (u64, Option<u64>)| format!("{level}/{}", knows.unwrap_or(0));
+            let (first, second) = (shown(first), shown(second));
+            text.push_str(&format!("{protocols} {first} {second}: {}\n", line.as_deref().unwrap_or("-")));
         }
+        let raise = "these nodes know 2: once all members do, `quorate config set feature-level 2`";
+        let expected = format!(
+            "\
+raft 2/2 2/2: feature level 2
+raft 1/2 2/2: feature level 2
+raft 1/2 1/2: feature level 1; {raise}
+raft 1/2 1/3: feature level 1; these nodes know: 2 at 1; 3 at 2
+raft 1/2 0/0: feature level 1; these nodes know: 2 at 1
+raft 0/0 0/0: -
+of-a-later-build 1/2 1/2: feature level 1; {raise}
+epaxos 1/2 1/2: feature level 1; {raise}
+hermes 1/2 1/2: feature level 1
+hermes 0/0 0/0: -
+raft,hermes 1/2 1/2: feature level 1; {raise}
+hermes,raft 1/2 1/2: feature level 1
+"
+        );
+        assert_eq!(text, expected);
     }
 
     #[test]
