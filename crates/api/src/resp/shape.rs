@@ -386,7 +386,8 @@ pub(super) const PATTERN_TOO_LONG: &str = "ERR the pattern is longer than the li
 
 /// Where there is no order of all writes.
 pub(super) const UNORDERED: &str = "ERR this protocol does not order all writes, so its nodes cannot agree on when the \
-                                    data reach a limit";
+                                    data reach a limit: choose a protocol that orders all writes, such as \
+                                    multipaxos";
 
 /// Where the nodes divide the keys among groups and this process does not know it: it is told when it starts.
 const SEVERAL_GROUPS: &str = "CROSSSLOT the keys of the request are in different groups (--groups)";
