@@ -139,8 +139,8 @@ impl<P: Copy + Ord + Debug, K: Debug> Epochs<P, K> {
             false => late.is_empty(),
         };
         let Some(enough) = candidate.enough.filter(|_| in_time || all) else { return Event::Nothing };
-        // Those who have promised give it an election timeout, and whoever is far needs as long as it took to get there:
-        // before it promises, it takes leases back as the others did.
+        // Those who have promised give it an election timeout, and whoever is far needs as long as it took to get
+        // there: before it promises, it takes leases back as the others did.
         let from = if mutation::active("epochs/early-end") { candidate.since } else { enough };
         let rest = (self.timeouts.election / 2).saturating_sub(now.since(from));
         if !late.is_empty() && !rest.is_zero() {

@@ -1,5 +1,5 @@
-//! Whole blocks on their way to a file. What is written in whole blocks, at multiples of their size, from memory at such
-//! an address, the system can pass to the disk as it is (`O_DIRECT`): no copy in its cache, no page to look after.
+//! Whole blocks on their way to a file. What is written in whole blocks, at multiples of their size, from memory at
+//! such an address, the system can pass to the disk as it is (`O_DIRECT`): no copy in its cache, no page to look after.
 
 use super::error::Failure;
 use super::files::Handle;

@@ -2,8 +2,8 @@
 //! threads but the one that makes the next segment meanwhile.
 //!
 //! What is synced is written in whole blocks, past the system's cache where that is possible (`blocks`): a copy there
-//! would never be read, and costs as much as the rest of a sync. So each write repeats the block in which the one before
-//! ended. A crash may tear that block like any other, but its first bytes are the same in both writes.
+//! would never be read, and costs as much as the rest of a sync. So each write repeats the block in which the one
+//! before ended. A crash may tear that block like any other, but its first bytes are the same in both writes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

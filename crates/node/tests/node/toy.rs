@@ -33,6 +33,7 @@ impl Protocol for Toy {
         quorum: |voters| voters / 2 + 1,
         membership: false,
         transfer: false,
+        leaderless: false,
         rejoin: false,
         rosters: false,
         diskless: true,

@@ -173,7 +173,6 @@ const PAIRS: &[Pair] = &[
         beside: [Beside::Values("67108864"), Beside::Values("1048576")],
         times: 3,
         rules: &[("p99_us", Bar::AtMost(3.0)), (LEADER_CHANGED, Bar::Never)],
-        ..PAIR
     },
     Pair {
         name: "writes at all of five nodes, 64 connections with 16 under way on each",
@@ -350,12 +349,12 @@ pub fn section(text: &mut String, grid: &Grid, head: &str) {
         text,
         "\n## Settings against each other\n\n- {head}\n- {} rounds; in each, both clusters are started anew with \
          `quorate up`, alone, with empty data directories and three nodes unless another number is said, one after the \
-         other, the other one first in every second round; runs of {}, unless another time is said\n- a ratio is of two numbers of one round; \
-         shown are the median, and the lowest and the highest of the rounds. A bar is met if every round meets it, and \
-         missed if none does; what is never to happen is missed if it has happened once, at either side; bars were \
-         there before the run\n- the leader has changed if a node has another leader or ballot after the load than \
-         before\n- beside values: one connection to a node that does not lead writes and reads one value of that \
-         length\n- log bytes are those of all records that all \
+         other, the other one first in every second round; runs of {}, unless another time is said\n- a ratio is of \
+         two numbers of one round; shown are the median, and the lowest and the highest of the rounds. A bar is met if \
+         every round meets it, and missed if none does; what is never to happen is missed if it has happened \
+         once, at either side; bars were there before the run\n- the leader has changed if a node has another leader \
+         or ballot after the load than before\n- beside values: one connection to a node that does not lead writes and \
+         reads one value of that length\n- log bytes are those of all records that all \
          nodes hand to their logs, for each operation; CPU is that of the nodes, for each operation\n- \
          `cargo xtask compare --ratios` measures it again ([comparison-ratios.csv](comparison-ratios.csv))",
         grid.runs().len(),

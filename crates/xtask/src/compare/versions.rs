@@ -1,7 +1,7 @@
 //! `cargo xtask compare --against NAME=PROGRAM`: this build beside earlier ones. In each round every program starts a
-//! cluster; these take turns at serving the same loads, another one first each time. What counts is the ratio in a turn:
-//! a machine that others use is faster in one minute than in the next, by more than the few percent that are asked for.
-//! So turns are short, and the median of many is judged, by its interval.
+//! cluster; these take turns at serving the same loads, another one first each time. What counts is the ratio in a
+//! turn: a machine that others use is faster in one minute than in the next, by more than the few percent that are
+//! asked for. So turns are short, and the median of many is judged, by its interval.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -191,9 +191,10 @@ pub fn section(text: &mut String, grid: &Grid, head: &str) {
          each program are started anew with `quorate up`, and these clusters take turns, one at a time, another one \
          first in each turn; {KEYS} keys, {CONNECTIONS} connections to the leader, {PIPELINE} writes or one read under \
          way on each; runs of {}; this build's load generator drives all\n- a ratio is of this build's operations per \
-         second to the other's, in one turn; shown are the median, and where it lies with 95% confidence. The bar is met if that interval is at \
-         {LEAST} or above, and missed if it is below; the rule was there before the run\n- `cargo xtask compare \
-         --against NAME=PROGRAM` measures it again ([comparison-versions.csv](comparison-versions.csv))",
+         second to the other's, in one turn; shown are the median, and where it lies with 95% confidence. The bar \
+         is met if that interval is at {LEAST} or above, and missed if it is below; the rule was there before the \
+         run\n- `cargo xtask compare --against NAME=PROGRAM` measures it again \
+         ([comparison-versions.csv](comparison-versions.csv))",
         grid.runs().len(),
         grid.says("runs"),
     );
