@@ -26,12 +26,14 @@ pub struct Budget {
     pub values: Option<&'static str>,
     /// As `key=value`.
     pub settings: &'static [&'static str],
+    /// Whether nodes keep their data in memory alone.
+    pub diskless: bool,
 }
 
 impl Budget {
     /// With the default settings and number of nodes.
     const fn of(runs: u64) -> Budget {
-        Budget { runs, nodes: None, values: None, settings: &[] }
+        Budget { runs, nodes: None, values: None, settings: &[], diskless: false }
     }
 
     const fn nodes(self, nodes: usize) -> Budget {
@@ -46,13 +48,18 @@ impl Budget {
         Budget { settings, ..self }
     }
 
+    const fn diskless(self) -> Budget {
+        Budget { diskless: true, ..self }
+    }
+
     /// The flags of `quorate sim`.
     pub fn flags(&self) -> Vec<String> {
         let nodes = self.nodes.iter().flat_map(|nodes| ["--nodes".to_owned(), nodes.to_string()]);
         let values = self.values.iter().flat_map(|values| ["--values", values].map(str::to_owned));
         let settings = self.settings.iter().flat_map(|setting| ["--set", setting].map(str::to_owned));
         let runs = ["--runs".to_owned(), self.runs.to_string()];
-        runs.into_iter().chain(nodes).chain(values).chain(settings).collect()
+        let diskless = self.diskless.then(|| "--diskless".to_owned());
+        runs.into_iter().chain(nodes).chain(values).chain(settings).chain(diskless).collect()
     }
 }
 
@@ -213,6 +220,9 @@ macro_rules! each_protocol {
                     Budget::of(30).nodes(7),
                     Budget::of(100).with(&["reads=eager-alr"]),
                     Budget::of(50).nodes(5).with(&["reads=eager-alr"]),
+                    Budget::of(100).diskless(),
+                    Budget::of(50).nodes(5).diskless(),
+                    Budget::of(30).with(&["reads=eager-alr"]).diskless(),
                 ],
                 facts: &[
                     "Applied", "Executed", "Installed", "Live", "Valid", "Invalid", "Promised", "Believes",

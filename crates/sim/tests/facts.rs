@@ -18,7 +18,7 @@ fn stated(entry: &Entry) -> BTreeSet<String> {
     for budget in entry.gate {
         let nodes = budget.nodes.unwrap_or(Options::default().nodes).min(entry.capabilities.max_nodes);
         let settings = budget.settings.iter().map(ToString::to_string).collect();
-        let options = Options { nodes, settings, ..Options::default() };
+        let options = Options { nodes, settings, diskless: budget.diskless, ..Options::default() };
         for seed in 0..SEEDS {
             let sink = Rc::clone(&stated);
             let trace = Trace::to(move |line| {

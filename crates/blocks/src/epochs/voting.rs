@@ -5,12 +5,12 @@ use std::fmt::Debug;
 
 use quorate_core::{Context, NodeId, NodeSet, Time, mutation};
 
-use super::{Candidate, Embeds, Epochs, Event, Message, Owner, Polling, Role, Timer, Wanted};
+use super::{Candidate, Embeds, Epochs, Event, Evidence, Message, Owner, Polling, Role, Timer, Wanted};
 use crate::ballot::Ballot;
 use crate::clients::PendingRead;
 use crate::quorum::Verdict;
 
-impl<P: Copy + Ord + Debug, K: Debug> Epochs<P, K> {
+impl<P: Copy + Ord + Debug, K: Evidence> Epochs<P, K> {
     pub(super) fn on_election_timer<M: Embeds<P, K>>(&mut self, own: P, cx: &mut Context<'_, M>) -> Event<K> {
         if self.owns() {
             return Event::Nothing;
@@ -111,6 +111,14 @@ impl<P: Copy + Ord + Debug, K: Debug> Epochs<P, K> {
         if let Role::Candidate(candidate) = &self.role { Some(candidate.since) } else { None }
     }
 
+    /// As a candidate that waits for more promises than those of a majority, which it has: these.
+    pub fn stalled(&self) -> Option<&BTreeMap<NodeId, K>> {
+        match &self.role {
+            Role::Candidate(candidate) if candidate.stalled => Some(&candidate.promises),
+            _ => None,
+        }
+    }
+
     pub(super) fn on_promise<M: Embeds<P, K>>(
         &mut self,
         from: NodeId,
@@ -140,13 +148,18 @@ impl<P: Copy + Ord + Debug, K: Debug> Epochs<P, K> {
             true => candidate.tally.missing().is_empty(),
             false => late.is_empty(),
         };
-        if !candidate.tally.reached() || !promised.contains(self.me) || !(in_time || all) {
+        let waited = in_time || all || candidate.stalled;
+        if !candidate.tally.reached() || !promised.contains(self.me) || !waited {
             return Event::Nothing;
         }
         // No longer than this, or others miss an owner.
         let rest = (self.timeouts.election / 2).saturating_sub(now.since(candidate.since));
         if !late.is_empty() && !rest.is_zero() {
             cx.set_timer(Timer::Decide.into(), rest);
+            return Event::Nothing;
+        }
+        if !K::suffices(self.members.voters, &candidate.promises) {
+            candidate.stalled = true;
             return Event::Nothing;
         }
         let promises = std::mem::take(&mut candidate.promises);
@@ -233,7 +246,7 @@ impl<P: Copy + Ord + Debug, K: Debug> Epochs<P, K> {
         self.role = Role::Member;
         if owner == self.me {
             let (tally, promises) = (self.members.tally(), BTreeMap::new());
-            self.role = Role::Candidate(Candidate { tally, promises, awaited, since });
+            self.role = Role::Candidate(Candidate { tally, promises, awaited, since, stalled: false });
             self.solicit(own, cx);
         }
         self.restart_patience(cx);

@@ -43,7 +43,7 @@ use tracing::{info, warn};
 use crate::config::Durability;
 use background::Background;
 use files::{Dir, Disk};
-use identity::{Identity, Lock};
+use identity::{Identity, Lock, Logged};
 use log::Kept;
 use pool::Pool;
 use recovery::Start;
@@ -83,6 +83,8 @@ pub struct Options {
     pub protocol: &'static str,
     /// When a record counts as durable.
     pub durability: Durability,
+    /// Whether what the replica persists is its promises, without `durability`: a log is kept and synced all the same.
+    pub promises: bool,
     /// Bytes of a segment; see [`SEGMENT_BYTES`].
     pub segment_bytes: u64,
     /// Bytes that may wait for the disk before [`Log::is_full`].
@@ -97,7 +99,11 @@ impl Options {
             founded: self.founded,
             node: self.node,
             protocol: self.protocol.to_owned(),
-            log: self.durability != Durability::None,
+            log: match self.durability {
+                Durability::Fsync | Durability::Os => Logged::All,
+                Durability::None if self.promises => Logged::Promises,
+                Durability::None => Logged::Nothing,
+            },
             disk,
             level: FeatureLevel::FIRST,
         }
@@ -194,7 +200,7 @@ struct Found {
 fn find(dir: &Dir, options: &Options, fresh: u128, background: bool) -> Result<Found, StorageError> {
     let expected = options.identity(fresh);
     let mode = Mode {
-        sync: options.durability == Durability::Fsync,
+        sync: options.durability == Durability::Fsync || expected.log == Logged::Promises,
         segment_bytes: options.segment_bytes.max(SMALLEST_SEGMENT),
         spares: if background { SPARES } else { 1 },
         background,
@@ -213,7 +219,7 @@ fn find(dir: &Dir, options: &Options, fresh: u128, background: bool) -> Result<F
             expected
         }
     };
-    if !identity.log {
+    if identity.log == Logged::Nothing {
         return Ok(Found { identity, restarted, snapshot: None, records: Vec::new(), kept: None });
     }
     let digest = identity.digest();
@@ -249,7 +255,7 @@ fn find(dir: &Dir, options: &Options, fresh: u128, background: bool) -> Result<F
 
 /// Makes a directory's first files; the identity comes last, so that a directory without one holds nothing yet.
 fn create(dir: &Dir, identity: &Identity, mode: Mode) -> Result<(), StorageError> {
-    if identity.log {
+    if identity.log != Logged::Nothing {
         let capacity = mode.segment_bytes.min(FIRST_SEGMENT);
         segment::prepare(dir, identity.digest(), 1, capacity, &Background::hurried())?;
     }

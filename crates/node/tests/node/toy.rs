@@ -35,7 +35,7 @@ impl Protocol for Toy {
         transfer: false,
         rejoin: false,
         rosters: false,
-        diskless: true,
+        diskless: Diskless::All,
         reads: "none",
         consistency: |_| Consistency::Linearizable,
         min_nodes: 1,
