@@ -18,14 +18,14 @@ pub(super) struct Aligned {
 }
 
 impl Aligned {
-    /// So many zeros.
+    /// Zeros, so many bytes of them.
     pub(super) fn zeros(len: usize) -> Aligned {
         let memory = vec![0; len + BLOCK].into_boxed_slice();
         let start = memory.as_ptr().addr().next_multiple_of(BLOCK) - memory.as_ptr().addr();
         Aligned { memory, start, len }
     }
 
-    /// All of it.
+    /// All of it, to be written at a multiple of [`BLOCK`].
     pub(super) fn bytes(&self) -> &[u8] {
         &self.memory[self.start..self.start + self.len]
     }
@@ -45,11 +45,9 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// At the beginning of a block.
-    pub(super) fn new(at: u64) -> Blocks {
-        let mut blocks = Blocks { memory: Aligned::zeros(ROOM), used: 0, at };
-        blocks.begin(at);
-        blocks
+    /// At the beginning of a file.
+    pub(super) fn new() -> Blocks {
+        Blocks { memory: Aligned::zeros(ROOM), used: 0, at: 0 }
     }
 
     /// Goes on at the beginning of a block.

@@ -98,21 +98,21 @@ fn fill(
     background: &Background,
 ) -> Result<Option<Segment>, Failure> {
     let (name, unfinished) = (name(index), format!("{}.tmp", name(index)));
-    dir.create(&unfinished)?.reserve(capacity)?;
-    let file = dir.open_direct(&unfinished)?;
+    let file = dir.create(&unfinished)?;
+    file.reserve(capacity)?;
+    let direct = dir.open_direct(&unfinished)?;
     let zeros = Aligned::zeros(ZEROS.min(capacity as usize));
     let mut at = 0;
     while at < capacity {
         let started = Instant::now();
         let len = (capacity - at).min(ZEROS as u64);
-        file.write_slice(&zeros.bytes()[..len as usize], at)?;
-        file.sync()?;
+        direct.write_slice(&zeros.bytes()[..len as usize], at)?;
+        direct.sync()?;
         at += len;
         if at < capacity && !background.rest(started.elapsed()) {
             return Ok(None);
         }
     }
-    let file = dir.open(&unfinished)?;
     write_header(&file, identity, index, capacity)?;
     dir.publish(&unfinished, &name)?;
     Ok(Some(Segment { file: dir.open(&name)?, index, capacity }))

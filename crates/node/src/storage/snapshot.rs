@@ -96,7 +96,7 @@ pub(super) fn write(
     let mut output = Output {
         seed: seed(identity, start.sequence),
         file: dir.open_direct(&unfinished(start.sequence))?,
-        blocks: Blocks::new(0),
+        blocks: Blocks::new(),
         len: 0,
         synced: 0,
         checksum: 0,

@@ -86,7 +86,7 @@ impl Writer {
         pool: Arc<Pool>,
     ) -> Result<Writer, Failure> {
         let Recovered { next, segment, offset, begun, spares, .. } = recovered;
-        let (file, mut blocks) = (open(&dir, mode, &segment)?, Blocks::new(HEADER as u64));
+        let (file, mut blocks) = (open(&dir, mode, &segment)?, Blocks::new());
         blocks.resume(&segment.file, offset)?;
         let mut writer = Writer {
             place: Place::new(identity, segment.index),

@@ -10,7 +10,7 @@ fn a_file_has_what_was_appended_and_zeros_up_to_the_end_of_a_block() {
     // It refuses what is not a whole block, aligned.
     let file = dir.open_direct("file").unwrap();
     let mut random = Random::new(1);
-    let (mut blocks, mut expected) = (Blocks::new(0), Vec::new());
+    let (mut blocks, mut expected) = (Blocks::new(), Vec::new());
     for _ in 0..60 {
         let longest = if random.chance(0.1) { 3 * ROOM as u64 } else { 3 * BLOCK as u64 };
         let bytes: Vec<u8> = (0..random.range(0..longest)).map(|_| random.u64() as u8).collect();
@@ -22,7 +22,7 @@ fn a_file_has_what_was_appended_and_zeros_up_to_the_end_of_a_block() {
             padded.resize(expected.len().next_multiple_of(BLOCK), 0);
             assert!(file.read_all().unwrap() == padded, "{} bytes", expected.len());
             if random.chance(0.2) {
-                blocks = Blocks::new(0);
+                blocks = Blocks::new();
                 blocks.resume(&file, expected.len() as u64).unwrap();
             }
         }
