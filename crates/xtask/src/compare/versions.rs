@@ -27,8 +27,7 @@ pub const TIMES: Times =
     Times { warm_up: Duration::from_millis(300), time: Duration::from_millis(900), rest: Duration::ZERO };
 /// How often clusters are started anew.
 pub const ROUNDS: u32 = 8;
-/// Turns in a round. An even number: every other turn goes the other way round, so that nobody always follows the same
-/// one, which may have work left over.
+/// Turns in a round.
 const TURNS: u32 = 6;
 
 const PROTOCOLS: [&str; 2] = ["multipaxos", "raft"];
@@ -74,18 +73,16 @@ pub fn measure(earlier: &[Earlier], session: &Session, quorate: &Path) -> Result
         |protocol, round| {
             let started =
                 programs.iter().map(|(name, program)| Serving::start(protocol, name, program, session));
-            let mut clusters = started.collect::<Result<Vec<_>>>()?;
+            let clusters = started.collect::<Result<Vec<_>>>()?;
             for cluster in &clusters {
                 let fill = cluster.bench(quorate, &["--load", "--workload", "get"], TOUCH);
                 session.report(fill)?;
             }
             let mut rows = Rows::default();
             for turn in (round - 1) * TURNS..round * TURNS {
-                clusters.reverse();
-                clusters.rotate_left(turn as usize / 2 % programs.len());
                 for load in LOADS {
-                    for cluster in &clusters {
-                        cluster.serve(load, turn + 1, quorate, session, &mut rows)?;
+                    for index in order(clusters.len(), turn as usize) {
+                        clusters[index].serve(load, turn + 1, quorate, session, &mut rows)?;
                     }
                 }
             }
@@ -94,6 +91,17 @@ pub fn measure(earlier: &[Earlier], session: &Session, quorate: &Path) -> Result
     )?;
     let head = done.head.into_iter().chain(done.commands).collect();
     Ok(Measured { grids: vec![(VERSIONS, Grid::of(VERSIONS, head, done.rows.loads))], quiet: done.quiet })
+}
+
+/// Who is served in which order in a turn, counted from 0: another one first each time, and every other turn the other
+/// way round, so that nobody always follows the same one, which may have work left over.
+fn order(count: usize, turn: usize) -> Vec<usize> {
+    let mut order: Vec<_> = (0..count).collect();
+    order.rotate_left(turn / 2 % count);
+    if turn % 2 == 1 {
+        order.reverse();
+    }
+    order
 }
 
 /// The time of a run that is about writing all keys, which it does first.
@@ -237,6 +245,17 @@ mod tests {
         };
         let rows: String = (1..).zip(ratios).map(line).collect();
         Grid::parse(VERSIONS, &format!("{}\n{rows}", VERSIONS.columns().join(","))).unwrap()
+    }
+
+    #[test]
+    fn everybody_is_first_and_last_equally_often() {
+        for count in 2..6 {
+            let turns: Vec<_> = (0..2 * count).map(|turn| order(count, turn)).collect();
+            for at in [0, count - 1] {
+                let times = |one| turns.iter().filter(|order| order[at] == one).count();
+                assert!((0..count).all(|one| times(one) == 2), "{turns:?}");
+            }
+        }
     }
 
     #[test]
