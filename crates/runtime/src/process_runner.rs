@@ -118,12 +118,16 @@ impl<P: Protocol> ProcessRunner<P> {
         if !self.timed {
             return;
         }
-        if let Some(replica) = &mut self.replica {
+        if let Some(replica) = &mut self.replica
+            && !replica.out.marks.is_empty()
+        {
             let (at, out) = (replica.last_step(), &mut replica.out);
             self.effects.slot_marks.extend(out.marks.drain(..).map(|mark| (mark, at, out.persisted)));
         }
         let (at, out) = (self.proxy.last_step(), &mut self.proxy.out);
-        self.effects.request_marks.extend(out.marks.drain(..).map(|mark| (mark, at)));
+        if !out.marks.is_empty() {
+            self.effects.request_marks.extend(out.marks.drain(..).map(|mark| (mark, at)));
+        }
     }
 
     /// Takes the rest but messages out of the outboxes.

@@ -73,17 +73,19 @@ impl Reply {
             Reply::Done => Bytes::from_static(&[0]),
             Reply::NotRetained => Bytes::from_static(&[NOT_RETAINED]),
             Reply::Value(Some(value)) => Reply::encoded_value(value),
+            Reply::Value(None) => Bytes::from_static(&[VALUE, 0]),
             other => other.to_bytes(),
         }
     }
 
-    /// A value that is there, encoded.
+    /// A value that is there, encoded: as [`Wire::encode`] does, but in one allocation of the right size.
     pub(crate) fn encoded_value(value: &Bytes) -> Bytes {
-        let mut out = Encoder::with_capacity(value.len().min(4096) + 6);
-        out.put_u8(VALUE);
-        true.encode(&mut out);
-        value.encode(&mut out);
-        out.into_bytes()
+        let len = u32::try_from(value.len()).expect("a value is shorter than 4 GiB");
+        let mut out = Vec::with_capacity(value.len() + 6);
+        out.extend_from_slice(&[VALUE, 1]);
+        out.extend_from_slice(&len.to_le_bytes());
+        out.extend_from_slice(value);
+        out.into()
     }
 
     /// How many bytes its encoding takes, about; no less than the keys and values in it.

@@ -383,7 +383,15 @@ pub(super) fn integer(text: &[u8]) -> Option<i64> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     match digits {
         [b'0'] if digits.len() == text.len() => Some(0),
-        [b'1'..=b'9', ..] if digits.len() <= 19 => std::str::from_utf8(text).ok()?.parse().ok(),
+        // Every request has several, and all are short: no number of 18 digits is too large.
+        [b'1'..=b'9', ..] if digits.len() <= 18 => {
+            let next = |value: i64, digit: &u8| {
+                digit.is_ascii_digit().then(|| value * 10 + i64::from(*digit - b'0'))
+            };
+            let value = digits.iter().try_fold(0, next)?;
+            Some(if digits.len() == text.len() { value } else { -value })
+        }
+        [b'1'..=b'9', ..] if digits.len() == 19 => std::str::from_utf8(text).ok()?.parse().ok(),
         _ => None,
     }
 }
@@ -484,7 +492,16 @@ mod tests {
 
     #[test]
     fn only_canonical_integers_are_integers() {
-        for text in ["0", "-1", "10", "9223372036854775807", "-9223372036854775808"] {
+        for text in [
+            "0",
+            "-1",
+            "10",
+            "999999999999999999",
+            "-999999999999999999",
+            "1000000000000000000",
+            "9223372036854775807",
+            "-9223372036854775808",
+        ] {
             assert_eq!(integer(text.as_bytes()), text.parse().ok(), "{text}");
         }
         for text in [
@@ -499,6 +516,9 @@ mod tests {
             "9223372036854775808",
             "-9223372036854775809",
             "1e3",
+            "1\u{666}",
+            "9999999999999999999",
+            "10000000000000000000",
         ] {
             assert_eq!(integer(text.as_bytes()), None, "{text}");
         }

@@ -424,8 +424,10 @@ impl<F: Frontend> Clients<F> {
             node,
         };
         call(&mut self.frontend, &mut connection.session, &mut connection.input, &mut context);
-        connection.under_way += self.resumed.len();
-        self.to_resume.extend(self.resumed.drain(..).map(|ticket| (index, connection.number, ticket)));
+        if !self.resumed.is_empty() {
+            connection.under_way += self.resumed.len();
+            self.to_resume.extend(self.resumed.drain(..).map(|ticket| (index, connection.number, ticket)));
+        }
         let mut refused = Vec::new();
         for Asked { ticket, mut request, shown } in self.asked.drain(..) {
             request.after = connection.seen;

@@ -110,6 +110,8 @@ impl Account {
 pub(super) struct Acl {
     /// By name; the default user is always there.
     accounts: BTreeMap<Bytes, Account>,
+    /// Whether whoever is not authenticated may ask for everything.
+    open: bool,
     /// How many changes had been made to users then.
     changes: u64,
     /// When the group told that, to a process that has no state of its own.
@@ -127,6 +129,7 @@ impl Acl {
     pub(super) fn new(first: Option<FirstUsers>) -> Acl {
         let mut acl = Acl {
             accounts: BTreeMap::new(),
+            open: false,
             changes: 0,
             told: None,
             knows: false,
@@ -172,6 +175,12 @@ impl Acl {
         self.accounts = users.into_iter().map(|(name, user)| (name, Account::new(user))).collect();
         let default = Bytes::from_static(DEFAULT_USER);
         self.accounts.entry(default).or_insert_with(|| Account::new(User::initial_default()));
+        self.open = self.of(None).is_some_and(|default| default.allowed.is_everything());
+    }
+
+    /// Whether every request of this connection may be served, known without a look at it.
+    pub(super) fn serves_everything(&self, identity: Option<&Identity>, now: Time) -> bool {
+        self.open && identity.is_none() && self.knowledge(now) == Knowledge::Current
     }
 
     /// How well the users are known at this moment.

@@ -42,6 +42,11 @@ impl Allowed {
         Allowed(std::iter::once(&user.permissions).chain(&user.selectors).map(AllowedSet::new).collect())
     }
 
+    /// Whether every request may be served.
+    pub(super) fn is_everything(&self) -> bool {
+        self.0.iter().any(|set| set.commands.is_none() && set.keys.is_none())
+    }
+
     /// Whether a request may be served. If not, a key is the reason where the command is allowed at all; of several, as
     /// in Redis, the last in the request.
     pub(super) fn check(&self, spec: &'static Spec, args: &Args<'_>) -> Result<(), Denial> {
