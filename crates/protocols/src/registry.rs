@@ -162,7 +162,7 @@ macro_rules! each_protocol {
                     Budget::of(500).with(&["reads=leaseguard", "leaseguard.clock=timers"]),
                     Budget::of(300).with(&["reads=alr"]),
                     Budget::of(100).with(&["reads=inconsistent", "allow_stale_reads=true"]),
-                    Budget::of(60).with(&["reads=quorum"]).faults("all,lost-links,-hung-disks"),
+                    Budget::of(60).with(&["reads=quorum"]).faults("all,lost-links"),
                 ],
                 facts: &[
                     "Chosen", "Applied", "Executed", "Installed", "Leads", "Follows", "Appended", "Begins",
@@ -188,7 +188,7 @@ macro_rules! each_protocol {
                     Budget::of(100).nodes(5),
                     Budget::of(200).with(&["reads=local"]),
                     Budget::of(100).nodes(5).with(&["reads=local"]),
-                    Budget::of(60).faults("all,lost-links,-hung-disks"),
+                    Budget::of(60).faults("all,lost-links"),
                 ],
                 facts: &[
                     "Chosen", "Applied", "Executed", "Installed", "Leads", "Follows", "Appended", "Begins",

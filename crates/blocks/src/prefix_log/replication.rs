@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use quorate_core::{NodeId, NodeSet, PeerStatus, Time};
+use quorate_core::{NodeId, NodeSet, PeerStatus, Time, mutation};
 
 use super::{Entry, Mode, PrefixLog, Progress, retransmit};
 use crate::laggards::OwnDisk;
@@ -106,9 +106,25 @@ impl Replication {
         heard.is_none_or(|heard| now.since(heard) >= limit)
     }
 
-    /// Whether what is committed has been missing on the own disk for `limit`: another leader has one that works.
-    pub fn hangs(&mut self, committed: u64, limit: Duration, now: Time) -> bool {
-        self.disk.hangs(self.durable, committed, limit, now)
+    /// Whether something has been missing on the own disk for `limit` that is committed, or would be with it: another
+    /// leader has one that works. The latter counts only where others are a majority: else nobody else can do better.
+    pub fn hangs(
+        &mut self,
+        me: NodeId,
+        configuration: &Configuration,
+        committed: u64,
+        limit: Duration,
+        now: Time,
+    ) -> bool {
+        let can_do_without = configuration.reached(|node| (node != me).then_some(())).is_some();
+        let with_own = configuration.reached(|node| match node == me {
+            true => Some(self.claimed),
+            false => self.peers.get(&node).map(|peer| peer.matched),
+        });
+        let supported =
+            with_own.filter(|_| can_do_without && !mutation::active("laggards/needs-no-own-vote"));
+        let others = committed.max(supported.unwrap_or(0));
+        self.disk.hangs(self.durable, others, limit, now)
     }
 
     /// Everything up to here is committed, and the others are told so now.
@@ -171,5 +187,35 @@ mod tests {
         assert!(!cut_off(&leader, 1149) && cut_off(&leader, 1150), "one of the two is enough");
         assert!(leader.hear(node(4), ms(1150)).is_none(), "it is no peer");
         assert!(cut_off(&leader, 1150));
+    }
+    #[test]
+    fn a_disk_hangs_that_lacks_what_is_committed_or_would_be_with_it() {
+        let node = |id| NodeId::new(id).expect("an id");
+        let limit = Duration::from_millis(100);
+        let ms = |millis: u64| Time::from_nanos(millis * 1_000_000);
+        // voters, committed, durable up to there at 1 (the leader, whose log ends at 9), 2, 3, ... → hangs
+        let table: [(&[u64], u64, bool); 7] = [
+            (&[5, 9, 0], 5, true),
+            (&[9, 9, 0], 9, false),
+            (&[5, 5, 0], 5, false),
+            (&[5, 9, 9], 9, true),
+            (&[5, 9, 0, 0, 0], 5, false),
+            (&[5, 9, 7, 0, 0], 5, true),
+            (&[5, 9], 5, false),
+        ];
+        for (durable, committed, hangs) in table {
+            let nodes = || (1..).map(node).zip(durable.iter().copied());
+            let configuration =
+                Configuration { voters: nodes().map(|(node, _)| node).collect(), ..Configuration::default() };
+            let mut leader = Replication::new(BTreeMap::new(), ms(0));
+            for (node, matched) in nodes().skip(1) {
+                leader.peers.entry(node).or_insert_with(|| Progress::new(0)).on_match(matched, ms(0));
+            }
+            leader.claim(9);
+            leader.durable = durable[0];
+            let mut hangs_at = |now| leader.hangs(node(1), &configuration, committed, limit, ms(now));
+            assert!(!hangs_at(0), "{durable:?}");
+            assert_eq!(hangs_at(100), hangs, "{durable:?}");
+        }
     }
 }

@@ -319,9 +319,10 @@ impl Replica {
         let Role::Leader(leading) = &mut self.role else { return };
         leading.needs_empty_batch |= due;
         let (replication, limit) = (&mut leading.replication, 2 * self.config.timeouts.election);
-        let cut_off = replication.is_cut_off(self.me, self.log.entries.configuration().1, limit, now);
-        if replication.hangs(self.log.committed, limit, now) {
-            // Its entries are committed without it: another can do that as well, and has a disk.
+        let configuration = self.log.entries.configuration().1;
+        let cut_off = replication.is_cut_off(self.me, configuration, limit, now);
+        if replication.hangs(self.me, configuration, self.log.committed, limit, now) {
+            // Its entries are committed without it, or wait for its disk alone: another can lead as well, and has one.
             self.stop_leading(cx);
             return;
         }

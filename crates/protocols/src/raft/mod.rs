@@ -30,8 +30,8 @@
 //! - *Reads that may not be served now are held*, not refused: until the next commit of the own term, which ends
 //!   every reason to wait.
 //! - *The commit gate takes the smaller of two waits*, by stamps and by arrival; each is enough (`leaseguard.rs`).
-//! - *A leader whose own log does not become durable*, while others' do and entries are committed without it, stops
-//!   leading after twice the election timeout: its disk hangs (`leading.rs` `on_heartbeat_timer`).
+//! - *A leader whose own log does not become durable*, while others' do and entries are committed without it, or would
+//!   be with it, stops leading after twice the election timeout: its disk hangs (`leading.rs` `on_heartbeat_timer`).
 //! - *A leader's time, by which keys expire, is bounded by the clocks of a majority* (`blocks/walls.rs`), which they
 //!   tell with votes and answers to heartbeats.
 //! - *A member that does not vote may stand*, when nobody has led for several election timeouts: its log may be the

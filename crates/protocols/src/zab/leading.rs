@@ -228,8 +228,9 @@ impl Replica {
         let Role::Leader(leading) = &mut self.role else { return };
         leading.needs_empty_batch |= expired;
         let (replication, limit) = (&mut leading.replication, 2 * self.config.timeouts.election);
-        let cut_off = replication.is_cut_off(self.me, self.log.entries.configuration().1, limit, now);
-        if cut_off || replication.hangs(committed, limit, now) {
+        let configuration = self.log.entries.configuration().1;
+        let cut_off = replication.is_cut_off(self.me, configuration, limit, now);
+        if cut_off || replication.hangs(self.me, configuration, committed, limit, now) {
             return self.stop_leading(cx);
         }
         replication.on_announced(committed);

@@ -51,8 +51,8 @@
 //!   then, and no message of it need wait for its disk, which may hang.
 //! - *A follower that has accepted the epoch from another is synchronized too*: its ACKEPOCH does not count towards the
 //!   leader's majority (`granted`), as in ZooKeeper.
-//! - *A leader whose own disk hangs*, while others' do not, stops leading; and it stands again only when its
-//!   acceptedEpoch is durable.
+//! - *A leader whose own disk hangs*, while others' do not, stops leading, whether or not its own vote is needed; and
+//!   it stands again only when its acceptedEpoch is durable.
 //! - *A snapshot counts when it is on the own disk*; currentEpoch is recorded behind it.
 //! - *The group does not change*: ZooKeeper's reconfiguration is no part of ZAB.
 

@@ -205,3 +205,11 @@ fn a_leader_that_stays_though_its_disk_hangs() {
     };
     assert_goes_wrong("raft", "laggards/leader-stays", text, stays);
 }
+
+/// It leads on while a member hears it, which it cannot get anything committed with.
+#[test]
+fn a_leader_that_looks_at_what_is_committed_only_while_its_disk_hangs() {
+    let text = trace!("raft", "hung-disk-whose-vote-is-needed");
+    let stands_still = |text: &str| !text.contains("p2 #2 = Done");
+    assert_goes_wrong("raft", "laggards/needs-no-own-vote", text, stands_still);
+}

@@ -38,6 +38,14 @@ fn a_candidate_that_proposes_one_epoch_after_the_other_though_its_disk_hangs() {
     assert_goes_wrong("zab", "zab/stand-without-a-disk", text, deposes);
 }
 
+/// It leads on while a member hears it, which it cannot get anything committed with.
+#[test]
+fn a_leader_that_looks_at_what_is_committed_only_while_its_disk_hangs() {
+    let text = trace!("zab", "hung-disk-whose-vote-is-needed");
+    let stands_still = |text: &str| !text.contains("p2 #2 = Done");
+    assert_goes_wrong("zab", "laggards/needs-no-own-vote", text, stands_still);
+}
+
 /// A leader that was replaced and does not know says where it has appended an entry; another's is decided there.
 #[test]
 fn almost_local_reads_after_any_entry_of_the_place() {
