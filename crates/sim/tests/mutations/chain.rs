@@ -50,6 +50,14 @@ fn a_tail_that_has_no_leases() {
     crate::assert_goes_wrong("chain", "chain/readers-without-leases", text, waits);
 }
 
+/// They are waited for, and the write that the disk of a member of the chain holds up takes no effect.
+#[test]
+fn members_that_cannot_come_near() {
+    let text = trace!("chain", "members-that-cannot-come-near");
+    let waits = |text: &str| !text.contains("p1 #4 = Done");
+    crate::assert_goes_wrong("chain", "chain/near-in-vain", text, waits);
+}
+
 /// A key's time is up while the group has no head, and the next one cannot append another entry at once.
 #[test]
 fn a_first_entry_that_ends_no_keys_time() {

@@ -10,7 +10,6 @@ caught! { "craq",
     a_ballot_that_is_prepared_before_it_is_durable: "now/Prepare" with RESTLESS, at 90;
     // Who is left out of a chain.
     a_member_whose_leases_end_before_they_are_renewed: "chain/readers-without-leases", under "all", at 4103;
-    members_that_cannot_come_near: "chain/near-in-vain" with &["reads=eager-alr"], of 5, under "all", at 927;
 }
 
 #[test]
