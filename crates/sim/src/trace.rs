@@ -16,6 +16,8 @@ type Sink = Box<dyn FnMut(&str)>;
 pub struct Trace {
     digest: u64,
     sink: Option<Sink>,
+    /// Nothing but facts.
+    facts_only: bool,
 }
 
 impl fmt::Debug for Trace {
@@ -32,7 +34,12 @@ impl Trace {
 
     /// Every line goes to `sink`, without a line end.
     pub fn to(sink: impl FnMut(&str) + 'static) -> Trace {
-        Trace { digest: 0, sink: Some(Box::new(sink)) }
+        Trace { sink: Some(Box::new(sink)), ..Trace::default() }
+    }
+
+    /// Only what replicas state as facts goes to `sink`; no time is lost with the rest.
+    pub fn of_facts(sink: impl FnMut(&str) + 'static) -> Trace {
+        Trace { facts_only: true, ..Trace::to(sink) }
     }
 
     /// Adds a word to the digest.
@@ -51,6 +58,14 @@ impl Trace {
     /// Adds a line, if anybody reads it: when, who, what.
     #[inline]
     pub fn line(&mut self, at: Nanos, who: impl fmt::Display, what: impl FnOnce() -> String) {
+        if !self.facts_only {
+            self.fact(at, who, what);
+        }
+    }
+
+    /// Adds a line that states a fact, if anybody reads it.
+    #[inline]
+    pub fn fact(&mut self, at: Nanos, who: impl fmt::Display, what: impl FnOnce() -> String) {
         if let Some(sink) = &mut self.sink {
             let (seconds, micros, nanos) = (at / 1_000_000_000, at / 1_000 % 1_000_000, at % 1_000);
             sink(&format!("{seconds:3}.{micros:06}_{nanos:03} {:<5} {}", who.to_string(), what()));

@@ -190,7 +190,7 @@ impl Cluster {
         let who = Process { node: node.expect("it has a replica"), incarnation };
         for (group, fact) in &facts {
             let group = *group;
-            self.trace.line(self.now, ProcessId::Replica(who.node), || match self.panels.len() {
+            self.trace.fact(self.now, ProcessId::Replica(who.node), || match self.panels.len() {
                 1 => format!("fact {fact:?}"),
                 _ => format!("fact {group}:{fact:?}"),
             });
