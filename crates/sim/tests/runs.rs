@@ -30,14 +30,14 @@ fn campaigns_pass() {
 }
 
 #[test]
-fn campaigns_of_epaxos_pass_with_three_five_and_seven_nodes() {
+fn campaigns_of_epaxos_pass_with_one_two_and_four_nodes() {
     let with = |nodes, faults: &str, runs| Options {
         nodes,
         faults: faults.parse().unwrap(),
         runs,
         ..Options::default()
     };
-    for (nodes, runs) in [(3, 20), (5, 20), (7, 20), (1, 20), (2, 20), (4, 20)] {
+    for (nodes, runs) in [(1, 20), (2, 20), (4, 10)] {
         assert_passes("epaxos", &with(nodes, "all", runs));
     }
     assert_passes("epaxos", &with(3, "none", 20));
@@ -230,7 +230,7 @@ fn nothing_is_expected_of_a_predecessor_whose_disk_was_rolled_back() {
 #[test]
 fn clocks_that_lie_never_hurt_epaxos_and_zab() {
     let faults = "partitions,one-way-partitions,crashes,drift,wall-jumps,clocks-beyond-bound";
-    let options = Options { faults: faults.parse().unwrap(), runs: 200, ..Options::default() };
+    let options = Options { faults: faults.parse().unwrap(), runs: 100, ..Options::default() };
     assert_passes("epaxos", &options);
     assert_passes("zab", &options);
 }
@@ -278,9 +278,20 @@ fn roster_leases_stand_and_fall_with_clocks() {
         settings: vec!["lease.duration=1500ms".to_owned(), "lease.guard=1500ms".to_owned()],
         ..Options::default()
     };
-    let lie = |violation: &Violation| violation.checker == "linearizability";
-    let found = |seed| run(named("bodega"), &options, seed, Trace::silent()).unwrap().violation.filter(lie);
-    assert!((0..300).any(|seed| found(seed).is_some()), "clocks that lie are noticed");
+    assert_is_stale("bodega", &options, 16);
+}
+
+/// Clocks that lie are noticed by the history: in a seed in which they were before, or, when runs have changed, in
+/// another.
+fn assert_is_stale(protocol: &str, options: &Options, known: u64) {
+    let is_stale = |violation: Violation| violation.checker == "linearizability";
+    let told = |seed: &u64| {
+        let run = run(named(protocol), options, *seed, Trace::silent()).unwrap();
+        run.violation.is_some_and(is_stale)
+    };
+    let seed = (known..known + 1).chain(0..2000).find(told);
+    println!("{protocol} {:?}: seed {seed:?}", options.settings);
+    assert!(seed.is_some(), "{protocol}, {:?}: no lie is told", options.settings);
 }
 
 /// Leases stand and fall with clocks; asking a majority does not.
@@ -289,20 +300,11 @@ fn clocks_that_lie_are_caught_by_the_history_unless_a_majority_is_asked() {
     const LIES: &str = "partitions,one-way-partitions,drift,clocks-beyond-bound";
     // A lease that is long beside the time that others need to agree on a leader, so that it matters when it ends.
     const LONG: &[&str] = &["heartbeat=50ms", "election.timeout=1500ms"];
-    let stale = |options: &Options| {
-        (0..options.runs).find_map(|seed| {
-            let violation = run(named("raft"), options, seed, Trace::silent()).unwrap().violation?;
-            (violation.checker == "linearizability").then_some(seed)
-        })
-    };
     assert_passes("raft", &raft(&[READS[0], LONG].concat(), LIES, 100));
-    for reads in &READS[1..3] {
-        let seed = stale(&raft(&[*reads, LONG].concat(), LIES, 300));
-        println!("{reads:?}: seed {seed:?}");
-        assert!(seed.is_some(), "{reads:?}");
+    for (reads, known) in READS[1..3].iter().zip([9, 33]) {
+        assert_is_stale("raft", &raft(&[*reads, LONG].concat(), LIES, 1), known);
     }
-    let with_crashes = format!("{LIES},crashes");
-    assert!(stale(&raft(READS[3], &with_crashes, 2000)).is_some(), "{:?}", READS[3]);
+    assert_is_stale("raft", &raft(READS[3], &format!("{LIES},crashes"), 1), 331);
 }
 
 #[test]
@@ -439,17 +441,14 @@ fn quorum_leases_stand_and_fall_with_clocks_and_reads_of_a_majority_do_not() {
     // Bounded clocks that run apart by more than the bound for as long as possible.
     const LONG: &[&str] =
         &["heartbeat=50ms", "election.timeout=1500ms", "lease.duration=3s", "lease.guard=3s"];
-    fn stale(protocol: &str, variant: &'static str) {
-        let options = set(&[&[variant], LONG].concat(), 3, LIES, 1);
-        let lie = |violation: &Violation| violation.checker == "linearizability";
-        let found =
-            |seed| run(named(protocol), &options, seed, Trace::silent()).unwrap().violation.filter(lie);
-        assert!((0..1500).any(|seed| found(seed).is_some()), "no lie is told: {} {variant}", protocol);
+    assert_passes("pqr", &set(&[], 3, LIES, 150));
+    for (protocol, variant, known) in [
+        ("pqr", "leader_lease=true", 9),
+        ("quorum-leases", "passive=true", 56),
+        ("quorum-leases", "passive=false", 25),
+    ] {
+        assert_is_stale(protocol, &set(&[&[variant], LONG].concat(), 3, LIES, 1), known);
     }
-    assert_passes("pqr", &set(&[], 3, LIES, 500));
-    stale("pqr", "leader_lease=true");
-    stale("quorum-leases", "passive=true");
-    stale("quorum-leases", "passive=false");
 }
 
 /// Runs a seed; its digest and its whole trace.
@@ -508,10 +507,10 @@ fn replicated() -> impl Iterator<Item = &'static str> {
 fn timeouts_become_longer_under_all_kinds_of_faults() {
     for protocol in replicated() {
         let faults = "all,longer-timeouts,follower-crashes".parse().unwrap();
-        assert_passes(protocol, &Options { faults, runs: 25, ..Options::default() });
+        assert_passes(protocol, &Options { faults, runs: 15, ..Options::default() });
     }
     for settings in READS {
-        assert_passes("raft", &raft(settings, "all,longer-timeouts,follower-crashes", 25));
+        assert_passes("raft", &raft(settings, "all,longer-timeouts,follower-crashes", 15));
     }
 }
 
