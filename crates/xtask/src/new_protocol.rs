@@ -195,8 +195,9 @@ mod tests {
         }
     }
 
-    /// In a copy of the repository that stays where it is, so that what has not changed is not compiled again; not
-    /// optimized, since it runs less long than it is compiled.
+    /// In a copy of the repository that stays where it is, so that what has not changed is not compiled again. The
+    /// crates of others are taken from what was compiled for this test, so the profile is the same; ours are not
+    /// optimized, since they run less long than they are compiled.
     #[test]
     fn a_new_protocol_is_built_simulated_and_served() {
         let mut files = tree().texts;
@@ -219,18 +220,22 @@ mod tests {
             assert!(output.status.success(), "{command:?}: {}", said.concat());
             said.concat()
         };
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "--offline", "--workspace", "--bin", "quorate", "--profile", "test"]);
+        for ours in fs::read_dir(copy.join("crates")).unwrap() {
+            let package = match ours.unwrap().file_name().to_string_lossy() {
+                name if name == "cli" => "quorate".to_owned(),
+                name if name == "xtask" => continue,
+                name => format!("quorate-{name}"),
+            };
+            let profile = format!("profile.test.package.{package}");
+            build.args(["--config", &format!("{profile}.opt-level=0")]);
+            build.args(["--config", &format!("{profile}.debug=false")]);
+        }
         output(
-            Command::new(env!("CARGO"))
-                .args([
-                    "build",
-                    "--quiet",
-                    "--offline",
-                    "--package",
-                    "quorate",
-                    "--config",
-                    "profile.dev.debug=0",
-                ])
+            build
                 .env("CARGO_TARGET_DIR", &target)
+                .env("CARGO_BUILD_BUILD_DIR", test.ancestors().nth(3).expect("as above"))
                 .current_dir(&copy),
         );
         let quorate = |words: &str| {
