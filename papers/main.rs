@@ -130,3 +130,11 @@ fn measure(paper: &Paper, options: &Options, out: &Path) -> Result<()> {
 fn measure(_: &Paper, _: &Options, _: &Path) -> Result<()> {
     Err("this was built without what measures (the feature `measure`)".to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_claim_has_its_verdict_and_every_page_follows_from_its_csvs() {
+        super::check().unwrap();
+    }
+}

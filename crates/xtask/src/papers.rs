@@ -1,4 +1,4 @@
-//! `cargo xtask figures`: the workspace `papers`, which measures what papers claim, and judges it.
+//! `cargo xtask figures`: the program `papers`, which measures what papers claim, and judges it.
 
 use std::process::{Command, ExitCode};
 
