@@ -13,7 +13,8 @@ mod samples;
 
 use bytes::Bytes;
 use quorate_core::{
-    Fact, FeatureLevel, Group, Interval, ProcessId, Roster, Sample, Wall, Wire, digest, mutation, wire_struct,
+    Fact, FeatureLevel, Group, Interval, Payload, ProcessId, Roster, Sample, Wall, Wire, digest, mutation,
+    wire_struct,
 };
 use quorate_store::{CommandError, KeyValue, Reply, Store};
 
@@ -121,10 +122,10 @@ impl CommandReply {
     }
 
     /// The reply, encoded as the proxy reads it.
-    pub fn into_bytes(self) -> Bytes {
+    pub fn into_payload(self) -> Payload {
         match self {
-            CommandReply::Encoded(bytes) => bytes,
-            CommandReply::Large(reply) => reply.encoded(),
+            CommandReply::Encoded(bytes) => bytes.into(),
+            CommandReply::Large(reply) => Payload::of(&reply),
         }
     }
 }
@@ -360,19 +361,19 @@ impl Replicated {
 
     /// The reply to a read of the present state. `None` if a key it touches has outlived its time on this wall clock:
     /// then the log must decide first whether it has expired.
-    pub fn read(&self, command: &Bytes, wall: Wall) -> Option<Bytes> {
+    pub fn read(&self, command: &Bytes, wall: Wall) -> Option<Payload> {
         match self.store.decode(command) {
             Ok(command) if !command.is_read_only() => {}
             Ok(command) if !self.store.is_current(&command, wall) => return None,
             Ok(command) => return Some(self.store.read_encoded(&command)),
             Err(_) => {}
         }
-        Some(Reply::Error(CommandError::Malformed).encoded())
+        Some(Reply::Error(CommandError::Malformed).encoded().into())
     }
 
     /// The reply to a read of the present state, if none of the keys it touches has a time to live. Otherwise any
     /// later slot may carry the time at which one expires, also a slot that does not write it.
-    pub fn read_lasting(&self, command: &Bytes) -> Option<Bytes> {
+    pub fn read_lasting(&self, command: &Bytes) -> Option<Payload> {
         self.read(command, TIMELESS)
     }
 
@@ -381,8 +382,13 @@ impl Replicated {
         self.store.decode(command).is_ok_and(|command| self.store.is_current(&command, TIMELESS))
     }
 
-    /// The reply to a read at a log position that came after it was asked.
+    /// The reply to a read at a log position that came after it was asked, in one piece.
     pub fn read_now(&self, command: &Bytes) -> Bytes {
+        self.read_position(command).into_bytes()
+    }
+
+    /// The same, which shares what is large with the state.
+    pub fn read_position(&self, command: &Bytes) -> Payload {
         self.read(command, Wall::ZERO).expect("nothing expires before the epoch")
     }
 
@@ -514,7 +520,9 @@ mod tests {
         let replies: Vec<_> = effects[1..]
             .iter()
             .map(|effect| match effect {
-                Effect::Executed { reply, .. } => Reply::from_bytes(reply.clone().into_bytes()).unwrap(),
+                Effect::Executed { reply, .. } => {
+                    Reply::from_bytes(reply.clone().into_payload().into_bytes()).unwrap()
+                }
                 other => panic!("{other:?}"),
             })
             .collect();
@@ -537,7 +545,7 @@ mod tests {
     fn keys_expire_at_log_positions_and_reads_near_the_end_are_left_to_the_log() {
         let mut values = vec![batch(vec![open(), write(1, put("k", "v", Expiry::In(100)))], 1000)];
         let (state, _) = run(&values);
-        assert_eq!(state.read(&get("k"), Wall::from_millis(1099)), Some(value("v")));
+        assert_eq!(state.read(&get("k"), Wall::from_millis(1099)), Some(value("v").into()));
         assert_eq!(state.read(&get("k"), Wall::from_millis(1100)), None, "the log must decide");
         assert_eq!(state.read_now(&get("k")), value("v"), "until it has");
         values.push(Batch::noop());

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::wire::{Encoder, Wire};
+use crate::wire::{Decoder, Encoder, Wire, WireError};
 
 /// Room for the small fields of most messages and records, in bytes: one allocation.
 const USUAL: usize = 512;
@@ -62,6 +62,30 @@ impl Payload {
     }
 }
 
+/// Equal if its bytes are, in however many pieces.
+impl PartialEq for Payload {
+    fn eq(&self, other: &Self) -> bool {
+        let bytes = |payload: &Payload| payload.parts().to_vec().into_iter().flatten();
+        match (self, other) {
+            (Payload::Whole(one), Payload::Whole(other)) => one == other,
+            _ => self.len() == other.len() && bytes(self).eq(bytes(other)),
+        }
+    }
+}
+
+impl Eq for Payload {}
+
+/// As its bytes in one piece are, behind their length; large pieces are not copied.
+impl Wire for Payload {
+    fn encode(&self, out: &mut Encoder) {
+        out.put_len(self.len());
+        self.parts().iter().for_each(|part| out.put_shared(part));
+    }
+    fn decode(input: &mut Decoder) -> Result<Self, WireError> {
+        input.bytes().map(Payload::Whole)
+    }
+}
+
 impl From<Bytes> for Payload {
     fn from(bytes: Bytes) -> Self {
         Payload::Whole(bytes)
@@ -86,6 +110,10 @@ mod tests {
             assert_eq!(payload.len(), value.to_bytes().len());
             let shared = payload.parts().iter().any(|part| part.as_ptr() == large.as_ptr());
             assert_eq!(shared, value.0 == 2);
+            let whole = Payload::Whole(value.to_bytes());
+            assert_eq!((&payload, Payload::of(&payload)), (&whole, Payload::of(&value.to_bytes())));
+            assert_eq!(Payload::from_bytes(payload.to_bytes()), Ok(whole));
+            assert_ne!(payload, Payload::of(&(value.0 + 1, value.1.clone())));
             assert_eq!(payload.into_bytes(), value.to_bytes());
         }
     }

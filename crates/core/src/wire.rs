@@ -121,6 +121,11 @@ impl Encoder {
     /// A payload behind its length (at most 4 GiB); a large one is not copied.
     pub fn put_bytes(&mut self, value: &Bytes) {
         self.put_len(value.len());
+        self.put_shared(value);
+    }
+
+    /// Raw bytes without a length, that are not copied if they are many.
+    pub fn put_shared(&mut self, value: &Bytes) {
         if value.len() < SPLICE {
             self.tail.put_slice(value);
         } else {

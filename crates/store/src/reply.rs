@@ -1,7 +1,7 @@
 //! What the store answers.
 
 use bytes::Bytes;
-use quorate_core::{Decoder, Encoder, Wire, WireError, wire_enum};
+use quorate_core::{Decoder, Encoder, Payload, Wire, WireError, wire_enum};
 use thiserror::Error;
 
 use crate::command::Key;
@@ -60,6 +60,8 @@ pub enum Reply {
     NotRetained,
 }
 
+/// A value of so many bytes is shared by the replies to reads of it.
+const SHARED: usize = 64 << 10;
 const VALUE: u8 = 2;
 const BATCH: u8 = 10;
 const NOT_RETAINED: u8 = 12;
@@ -72,20 +74,25 @@ impl Reply {
         match self {
             Reply::Done => Bytes::from_static(&[0]),
             Reply::NotRetained => Bytes::from_static(&[NOT_RETAINED]),
-            Reply::Value(Some(value)) => Reply::encoded_value(value),
+            Reply::Value(Some(value)) => Reply::encoded_value(value).into_bytes(),
             Reply::Value(None) => Bytes::from_static(&[VALUE, 0]),
             other => other.to_bytes(),
         }
     }
 
-    /// A value that is there, encoded: as [`Wire::encode`] does, but in one allocation of the right size.
-    pub(crate) fn encoded_value(value: &Bytes) -> Bytes {
+    /// A value that is there, encoded: as [`Wire::encode`] does, but in one allocation of the right size, or, if it is
+    /// [large](SHARED), behind its head.
+    pub(crate) fn encoded_value(value: &Bytes) -> Payload {
         let len = u32::try_from(value.len()).expect("a value is shorter than 4 GiB");
-        let mut out = Vec::with_capacity(value.len() + 6);
+        let is_shared = value.len() >= SHARED;
+        let mut out = Vec::with_capacity(if is_shared { 6 } else { value.len() + 6 });
         out.extend_from_slice(&[VALUE, 1]);
         out.extend_from_slice(&len.to_le_bytes());
+        if is_shared {
+            return Payload::Parts(vec![out.into(), value.clone()]);
+        }
         out.extend_from_slice(value);
-        out.into()
+        Payload::Whole(out.into())
     }
 
     /// How many bytes its encoding takes, about; no less than the keys and values in it.

@@ -12,7 +12,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use quorate_core::{FeatureLevel, Image, Wall, Wire, digest, mutation};
+use quorate_core::{FeatureLevel, Image, Payload, Wall, Wire, digest, mutation};
 
 use crate::command::{Command, Key, first_key};
 use crate::compact::Compact;
@@ -214,15 +214,15 @@ impl Store {
         self.answer(command, &mut Budget::new()).unwrap_or(Reply::Error(CommandError::Malformed))
     }
 
-    /// The same, encoded. The string at one key is copied, once: to share it would allocate a counter for it, in memory
-    /// that every further read of it had to load.
-    pub fn read_encoded(&self, command: &Command) -> Bytes {
+    /// The same, encoded. The string at one key is copied, once, unless it is large: to share it would allocate a counter
+    /// for it, in memory that every further read of it had to load.
+    pub fn read_encoded(&self, command: &Command) -> Payload {
         if let Command::Get { key } = command
             && let Ok(Some(value)) = self.get_string(key)
         {
             return Reply::encoded_value(value);
         }
-        self.read(command).encoded()
+        self.read(command).encoded().into()
     }
 
     /// Whether no key that the command touches is overdue on this wall clock. If one is, the log has to decide

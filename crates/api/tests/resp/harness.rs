@@ -62,7 +62,7 @@ struct View<'a> {
 impl NodeView for View<'_> {
     fn read(&self, command: &Bytes) -> Option<Bytes> {
         let command = Command::from_bytes(command.clone()).expect("a session encodes its commands");
-        Some(self.store.read_encoded(&command))
+        Some(self.store.read_encoded(&command).into_bytes())
     }
     fn has_state(&self) -> bool {
         false

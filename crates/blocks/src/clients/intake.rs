@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use quorate_core::link::FRAME;
-use quorate_core::{Manage, Managed, NodeId, ProcessId, Wall, Wire, mutation};
+use quorate_core::{Manage, Managed, NodeId, Payload, ProcessId, Wall, Wire, mutation};
 use quorate_store::Command;
 
 use crate::batch::{Batch, Builder, Entry, Limits};
@@ -80,9 +80,9 @@ struct Answer {
     longest: usize,
     /// The session that the writes belong to.
     session: u64,
-    writes: Vec<(u64, Bytes)>,
+    writes: Vec<(u64, Payload)>,
     slots: Vec<(u64, u64)>,
-    reads: Vec<(u64, Bytes)>,
+    reads: Vec<(u64, Payload)>,
 }
 
 impl Intake {
@@ -379,7 +379,8 @@ impl Intake {
     }
 
     /// A read is served.
-    pub fn on_read(&mut self, read: PendingRead, reply: Bytes) {
+    pub fn on_read(&mut self, read: PendingRead, reply: impl Into<Payload>) {
+        let reply = reply.into();
         if !self.take_room(reply.len()) {
             return;
         }
@@ -391,7 +392,7 @@ impl Intake {
     /// executed. If there is no room for the reply, its proxy asks again.
     pub fn on_read_now(&mut self, read: PendingRead, state: &Replicated) {
         if self.has_room() {
-            let reply = state.read_now(&read.command);
+            let reply = state.read_position(&read.command);
             self.on_read(read, reply);
         }
     }
@@ -413,7 +414,7 @@ impl Intake {
         if !self.take_room(reply.size()) {
             return;
         }
-        let reply = reply.into_bytes();
+        let reply = reply.into_payload();
         let answer = self.answer(route, reply.len(), Some(session));
         answer.session = session;
         answer.writes.push((seq, reply));

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use quorate_core::link::FRAME;
-use quorate_core::{Class, Members, NodeId, NodeSet, ProcessId, Staleness, wire_enum, wire_struct};
+use quorate_core::{Class, Members, NodeId, NodeSet, Payload, ProcessId, Staleness, wire_enum, wire_struct};
 
 use super::PendingRead;
 
@@ -23,12 +23,12 @@ pub enum Message {
         /// What the leader has executed, these writes included.
         applied: u64,
         /// Replies to writes, by their number in the session.
-        writes: Vec<(u64, Bytes)>,
+        writes: Vec<(u64, Payload)>,
         /// Where the writes were executed: a slot, and how many of `writes` from the last one on; slot 0 if nobody
         /// remembers. For people who ask why a request was slow, and no more: a proxy trusts no count in it.
         slots: Vec<(u64, u64)>,
         /// Replies to reads, by the id the proxy gave them.
-        reads: Vec<(u64, Bytes)>,
+        reads: Vec<(u64, Payload)>,
     },
     /// Replica → proxy: the session is open.
     Opened {
@@ -206,13 +206,13 @@ impl Message {
     /// Whether it may wait for what is urgent: an answer with a reply that is longer than a frame, which the
     /// [`Intake`](super::intake::Intake) sends alone. What proxies ask stays in the order in which sessions number it.
     pub fn class(&self) -> Class {
-        let is_long = |reply: &Bytes| reply.len() > FRAME;
+        let is_long = |bytes: usize| bytes > FRAME;
         let bulk = match self {
             Message::Answer { writes, reads, .. } => {
-                writes.iter().chain(reads).any(|(_, reply)| is_long(reply))
+                writes.iter().chain(reads).any(|(_, reply)| is_long(reply.len()))
             }
             Message::Seen { reads, .. } => {
-                reads.iter().any(|(_, seen)| seen.reply.as_ref().is_some_and(is_long))
+                reads.iter().any(|(_, seen)| seen.reply.as_ref().is_some_and(|reply| is_long(reply.len())))
             }
             Message::Ask(_)
             | Message::Opened { .. }

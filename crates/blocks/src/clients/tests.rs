@@ -234,7 +234,7 @@ fn an_answer_that_was_lost_comes_again_without_its_slot_and_a_wrong_count_does_n
     pair.ask(2, Access::Write);
     pair.ask(3, Access::Write);
     pair.step(|proxy, cx| proxy.on_batch_end(cx));
-    let writes = vec![(2, Bytes::new()), (3, Bytes::new())];
+    let writes = vec![(2, Bytes::new().into()), (3, Bytes::new().into())];
     let slots = vec![(7, 0), (8, 0), (9, u64::MAX)];
     pair.answer(Message::Answer {
         nonce: ask.nonce,

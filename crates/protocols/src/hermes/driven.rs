@@ -65,7 +65,7 @@ impl quorate_core::Replica for Replica {
             Ok(Command::Count | Command::Scan { .. } | Command::RandomKey { .. }) => {
                 Reply::Error(CommandError::Unordered).encoded()
             }
-            Ok(command) => store.read_encoded(&command),
+            Ok(command) => store.read_encoded(&command).into_bytes(),
             Err(error) => Reply::Error(error).encoded(),
         }
     }

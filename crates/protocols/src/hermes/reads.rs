@@ -102,11 +102,11 @@ impl Replica {
         let time = self.time(now, cx.wall());
         for read in std::mem::take(&mut self.reads) {
             let reply = match self.asked(&read.command) {
-                Asked::Refused(error) => Reply::Error(error).encoded(),
+                Asked::Refused(error) => Reply::Error(error).encoded().into(),
                 Asked::Nothing(command) => self.keys.store().read_encoded(&command),
                 Asked::Key(key, command) if self.may_show(&key, &command, time) => {
                     if let Some(eager) = &mut self.epochs.eager {
-                        eager.execute(read, |_| self.keys.store().read_encoded(&command));
+                        eager.execute(read, |_| self.keys.store().read_encoded(&command).into_bytes());
                         continue;
                     }
                     cx.note(|| Fact::ServesLocally { number });

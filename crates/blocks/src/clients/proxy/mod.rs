@@ -434,13 +434,13 @@ impl<M: Embeds> Machine for SessionClient<M> {
                         if run.1 == 0 {
                             run = slots.next().unwrap_or_default();
                         }
-                        self.on_write_reply(seq, reply, run.0, applied, cx);
+                        self.on_write_reply(seq, reply.into_bytes(), run.0, applied, cx);
                         run.1 = run.1.saturating_sub(1);
                     }
                 }
                 for (id, reply) in reads {
                     if let Some(read) = self.reads.take(id) {
-                        self.answered(read.call, reply, (0, applied), cx);
+                        self.answered(read.call, reply.into_bytes(), (0, applied), cx);
                     }
                 }
             }

@@ -3,7 +3,7 @@
 //! way. Others are read as any read is.
 
 use bytes::Bytes;
-use quorate_core::{Context, NodeId, Staleness, Time, mutation};
+use quorate_core::{Context, NodeId, Payload, Staleness, Time, mutation};
 
 use super::Message;
 use super::policy::Policy;
@@ -12,7 +12,7 @@ use crate::paxos::engine::freshness;
 
 impl<P: Policy> Replica<P> {
     /// The reply, if this state is known to miss no more than that.
-    pub(super) fn bounded_reply(&mut self, bound: Staleness, command: &Bytes, now: Time) -> Option<Bytes> {
+    pub(super) fn bounded_reply(&mut self, bound: Staleness, command: &Bytes, now: Time) -> Option<Payload> {
         let fits = match bound {
             Staleness::Age(limit) => self
                 .freshness

@@ -43,7 +43,9 @@ use bytes::Bytes;
 use quorate_blocks::clients::{ProxyConfig, ReadObservation, Rinse, SessionClient};
 use quorate_blocks::settings;
 use quorate_blocks::writes::Written;
-use quorate_core::{Capabilities, Group, Never, NodeId, Protocol, Settings, SettingsError, Time, Wire};
+use quorate_core::{
+    Capabilities, Group, Never, NodeId, Payload, Protocol, Settings, SettingsError, Time, Wire,
+};
 use quorate_store::Command;
 
 use crate::paxos::engine::{self, Config, Reads};
@@ -113,6 +115,6 @@ fn observation(replica: &Replica, command: &Bytes) -> ReadObservation {
     let decoded = Command::from_bytes(command.clone());
     let accepted = decoded.ok().and_then(|command| writes.last(command.footprint().reads())).unwrap_or(0);
     // A reply that is older than a vote would not be used.
-    let reply = if accepted == 0 { state.read_lasting(command) } else { None };
+    let reply = if accepted == 0 { state.read_lasting(command).map(Payload::into_bytes) } else { None };
     ReadObservation { applied: state.applied(), accepted, reply }
 }
