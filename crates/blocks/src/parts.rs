@@ -18,16 +18,25 @@
 //! What is kept is bounded, and the same at all replicas, also where writes of different sessions are executed in any
 //! order: a session's share depends only on how many sessions there are, as for retained replies
 //! ([`sessions`](crate::sessions)).
+//!
+//! The command is put together while its parts come in ([`Joined`]): to copy 64 MiB when the last one is executed would
+//! keep a replica from everything else for some tens of milliseconds.
 
-use bytes::Bytes;
+use std::fmt;
+
+use bytes::{Bytes, BytesMut};
 use quorate_core::{Decoder, Encoder, MAX_MESSAGE, Wire, WireError, mutation};
 use quorate_store::Command;
+use quorate_store::command::announced_len;
 use quorate_store::footprint::Footprint;
 
 /// Bytes of parts that all sessions together may keep.
 const KEPT_BYTES: usize = 2 << 30;
 /// Memory that a part takes apart from its own bytes.
 const PART_OVERHEAD: usize = 64;
+/// Bytes that are put together when one more part comes in, if there are as many, but two parts at least: so one whose
+/// parts were restored from a snapshot catches up. A command that is no longer is put together with its last part.
+const JOINED_AT_ONCE: usize = 2 << 20;
 /// A smaller part is copied: it would hold on to the whole batch it came in.
 const COPIED: usize = 64 << 10;
 /// What a part begins with where a command could be: no command begins with it.
@@ -133,6 +142,49 @@ pub struct Assembly {
     first: u64,
     parts: Vec<Bytes>,
     bytes: usize,
+    joined: Joined,
+}
+
+/// The beginning of a command in one piece, as far as it was copied there. It says nothing that its parts do not say:
+/// a copy of it is empty, and all are equal.
+#[derive(Default)]
+struct Joined {
+    bytes: BytesMut,
+    /// Parts that are in it.
+    parts: usize,
+}
+
+impl Joined {
+    /// Copies parts that are not here: two, and more until so many bytes are copied.
+    fn follow(&mut self, parts: &[Bytes], bytes: usize) {
+        let (until, two) = (self.bytes.len().saturating_add(bytes), self.parts + 2);
+        while let Some(part) = parts.get(self.parts)
+            && (self.bytes.len() < until || self.parts < two)
+        {
+            self.bytes.extend_from_slice(part);
+            self.parts += 1;
+        }
+    }
+}
+
+impl Clone for Joined {
+    fn clone(&self) -> Self {
+        Joined::default()
+    }
+}
+
+impl PartialEq for Joined {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Joined {}
+
+impl fmt::Debug for Joined {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Ok(())
+    }
 }
 
 impl Assembly {
@@ -166,7 +218,7 @@ impl Assembly {
     pub fn take(&mut self, part: Part, share: usize) -> Kept {
         let Part { first, offset, last, bytes } = part;
         if offset == 0 || mutation::active("parts/alone") {
-            *self = Assembly { first, parts: Vec::new(), bytes: 0 };
+            *self = Assembly { first, ..Assembly::default() };
         }
         let follows = self.first == first && self.bytes as u64 == offset || mutation::active("parts/alone");
         self.push(bytes);
@@ -174,12 +226,35 @@ impl Assembly {
             *self = Assembly::default();
             return Kept::Refused;
         }
-        let Some(footprint) = last else { return Kept::Incomplete };
-        let whole: Bytes = std::mem::take(self).parts.concat().into();
+        let Some(footprint) = last else {
+            self.join(share);
+            return Kept::Incomplete;
+        };
+        let whole = std::mem::take(self).whole();
         match Command::from_bytes(whole.clone()) {
             Ok(command) if command.footprint() != footprint => Kept::Refused,
             Ok(_) | Err(_) => Kept::Whole(whole),
         }
+    }
+
+    /// Goes on putting the command together, if it says how long it will be.
+    fn join(&mut self, share: usize) {
+        if self.joined.bytes.capacity() == 0 {
+            let announced = self.parts.first().and_then(|first| announced_len(first));
+            let Some(len) = announced.filter(|len| *len > JOINED_AT_ONCE) else { return };
+            self.joined.bytes.reserve(len.min(share));
+        }
+        self.joined.follow(&self.parts, JOINED_AT_ONCE);
+    }
+
+    /// All of the command.
+    fn whole(self) -> Bytes {
+        let Assembly { parts, mut joined, .. } = self;
+        if joined.bytes.is_empty() {
+            return parts.concat().into();
+        }
+        joined.follow(&parts, usize::MAX);
+        joined.bytes.freeze()
     }
 
     /// Drops everything if it takes more than this, and says whether it did.
@@ -256,6 +331,31 @@ mod tests {
         let mut assembly = Assembly::default();
         let last = lying.into_iter().map(|part| assembly.take(part, usize::MAX)).last();
         assert_eq!(last, Some(Kept::Refused), "it touches something else");
+    }
+
+    #[test]
+    fn a_long_command_is_put_together_while_its_parts_come_in() {
+        let command = put(8 * JOINED_AT_ONCE);
+        let parts = cut(&command, 5, 1 << 20);
+        // Whoever goes on from a snapshot, or from a copy, has only the parts.
+        for copied in [None, Some(0), Some(9)] {
+            let (mut assembly, mut longest) = (Assembly::default(), 0);
+            for (index, part) in parts.iter().enumerate() {
+                let before = assembly.joined.bytes.len();
+                match assembly.take(part.clone(), MAX_MESSAGE) {
+                    Kept::Incomplete => {
+                        let joined = &assembly.joined;
+                        longest = longest.max(joined.bytes.len() - before);
+                        assert!(joined.bytes.capacity() <= command.len() + 20);
+                    }
+                    kept => assert_eq!(kept, Kept::Whole(command.clone())),
+                }
+                if copied == Some(index) {
+                    assembly = assembly.clone();
+                }
+            }
+            assert!(longest <= JOINED_AT_ONCE, "{longest} bytes at once");
+        }
     }
 
     #[test]

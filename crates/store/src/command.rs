@@ -265,6 +265,20 @@ pub fn first_key(encoded: &[u8]) -> Option<&[u8]> {
     rest.get(..u32::from_le_bytes(*len) as usize).filter(|_| keyed)
 }
 
+/// Tags of the commands that are a key, a value, and a few bytes.
+const VALUED: [u8; 2] = [8, 14];
+/// So many of them at most.
+const BEHIND_VALUE: usize = 19;
+
+/// How long an encoded command is whose first bytes these are, in bytes and at most, if they tell: of those that may be
+/// very long, a put and an append do. A hint, like [`first_key`].
+pub fn announced_len(encoded: &[u8]) -> Option<usize> {
+    let valued = encoded.first().is_some_and(|tag| VALUED.contains(tag));
+    let value = 1 + 4 + first_key(encoded).filter(|_| valued)?.len();
+    let len = encoded.get(value..)?.first_chunk()?;
+    Some(value + 4 + u32::from_le_bytes(*len) as usize + BEHIND_VALUE)
+}
+
 /// When a put happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
@@ -330,5 +344,35 @@ impl Wire for Single {
         }
         *input = Decoder::new(rest);
         Command::decode(input).map(Single)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_put_and_an_append_tell_their_length_by_their_first_bytes_and_others_do_not() {
+        let (key, value) = (Key::from_static(b"key"), Bytes::from_static(b"value"));
+        let put = |condition, expiry| Command::Put {
+            key: key.clone(),
+            value: value.clone(),
+            condition,
+            expiry,
+            old: true,
+        };
+        let append = Command::Append { key: key.clone(), value: value.clone() };
+        let longest = put(Condition::IfVersion(7), Expiry::In(9));
+        let lens = [(&longest, 0), (&put(Condition::Always, Expiry::Never), 16), (&append, 19)];
+        for (command, spare) in lens {
+            let encoded = command.to_bytes();
+            for cut in 0..encoded.len() {
+                let told = (cut >= 1 + 4 + key.len() + 4).then_some(encoded.len() + spare);
+                assert_eq!(announced_len(&encoded[..cut]), told, "{command:?} cut at {cut}");
+            }
+        }
+        for other in [Command::Get { key: key.clone() }, Command::PutRange { key, offset: 1, value }] {
+            assert_eq!(announced_len(&other.to_bytes()), None);
+        }
     }
 }
