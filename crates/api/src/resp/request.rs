@@ -1,8 +1,9 @@
 //! Requests as they come off the wire: arrays of bulk strings, or inline lines. Errors read as Redis 7 words them.
 //!
 //! The parser remembers where it is in a request that has not come in whole, so the work is proportional to the
-//! bytes that arrive, however they are cut. It never reserves what a length announces: it waits for the bytes, or,
-//! if they are too many, throws them away as they come and says so once the request is over.
+//! bytes that arrive, however they are cut. It reserves what a length announces once a small part of it is there: a
+//! buffer that grew with the bytes would be copied when it is nearly full of them, all 64 MiB at once. It waits for the
+//! bytes, or, if they are too many, throws them away as they come and says so once the request is over.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -13,6 +14,9 @@ const LINE: usize = 64 << 10;
 
 /// A bulk string announced larger than this ends the connection, as in Redis (`proto-max-bulk-len`).
 const BULK: i64 = 512 << 20;
+
+/// A word has room for all of it once this part of it has come in.
+const RESERVED: usize = 64;
 
 /// One word of a request: where it lies in the request's frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -236,7 +240,11 @@ impl Parser {
                 return Ok(false);
             }
         } else {
-            if input.len() < self.at + len + 2 {
+            let end = self.at + len + 2;
+            if input.len() < end {
+                if input.len() - self.at >= len / RESERVED {
+                    input.reserve(end - input.len());
+                }
                 return Ok(false);
             }
             self.words.push(Word { start: self.at as u32, len: len as u32 });
@@ -488,6 +496,23 @@ mod tests {
         let before = input.capacity();
         assert_eq!(parser.next(&mut input, &limits), Ok(None));
         assert!(input.capacity() <= before && parser.words.capacity() == 0);
+    }
+
+    #[test]
+    fn a_word_has_room_for_all_of_it_when_a_part_of_it_is_there() {
+        let (mut parser, limits) = (Parser::default(), Limits::default());
+        let (mut input, mut copies) = (BytesMut::from("*1\r\n$67108864\r\n"), Vec::new());
+        let mut from = input.as_ptr();
+        for _ in 0..64 {
+            input.extend_from_slice(&[b'x'; 1 << 20]);
+            assert_eq!(parser.next(&mut input, &limits), Ok(None));
+            if std::mem::replace(&mut from, input.as_ptr()) != input.as_ptr() {
+                copies.push(input.len() >> 20);
+            }
+        }
+        assert!(copies.iter().all(|copied| *copied <= 2), "copied with so many MiB: {copies:?}");
+        input.extend_from_slice(b"\r\n");
+        assert!(matches!(parser.next(&mut input, &limits), Ok(Some(Taken::Request(_)))));
     }
 
     #[test]

@@ -42,6 +42,10 @@ const ECHO: u8 = 8;
 /// Room for a message of several frames at first, in bytes: to grow with each frame, into memory that the kernel must
 /// clear first, costs more than all else that is done with it here.
 const ROOM: usize = 4 * FRAME;
+/// One that is longer than this, in bytes, gets room for the longest that there may be: how long it will be is not
+/// announced, and to copy it whenever it has outgrown its room would take long at the end. Memory that is not written
+/// to costs nothing.
+const LONG: usize = 2 << 20;
 
 /// Asks, against the direction of the frames, for an [`ALIVE`].
 pub const PROBE: u8 = b'?';
@@ -138,7 +142,11 @@ impl Reader {
                 return Err(FrameError::Endless { limit });
             }
             if flags & MORE != 0 {
-                unfinished.get_or_insert_with(|| BytesMut::with_capacity(ROOM)).extend_from_slice(&piece);
+                let whole = unfinished.get_or_insert_with(|| BytesMut::with_capacity(ROOM));
+                if whole.len() >= LONG {
+                    whole.reserve(limit - whole.len());
+                }
+                whole.extend_from_slice(&piece);
                 continue;
             }
             let mut ends = Decoder::new(piece.split_off(piece.len() - ENDS));
