@@ -16,7 +16,7 @@ use quorate_core::{
     TopologyError, settings::parse_duration,
 };
 
-use super::frame::Encoded;
+use super::frame::{Encoded, EncodedFrame};
 use super::handshake::text;
 use super::queue::Output;
 
@@ -100,11 +100,11 @@ pub(super) struct EmulatedLink {
     bytes: [usize; 2],
 }
 
-/// A message on its way.
+/// A frame on its way. Those of a message arrive one by one: a long one that came all at once, when it has left whole,
+/// would fill the buffers of the socket, and what is urgent would wait behind them.
 #[derive(Debug)]
 pub(super) struct Parcel {
-    message: Encoded,
-    ends: (ProcessId, ProcessId),
+    frame: EncodedFrame,
     delay: Duration,
 }
 
@@ -113,15 +113,16 @@ impl EmulatedLink {
     pub(super) fn push(
         &mut self,
         message: Encoded,
-        ends: (ProcessId, ProcessId),
+        (from, to): (ProcessId, ProcessId),
         link: Link,
         now: Time,
         random: &mut Random,
     ) {
-        let (class, bytes) = (message.class(), message.bytes());
         let delay = random.between(link.delay, link.delay + link.jitter);
-        self.bytes[class as usize] += bytes;
-        self.line.push(class, now, bytes, Parcel { message, ends, delay });
+        self.bytes[message.class() as usize] += message.bytes();
+        for frame in message.frames(from, to) {
+            self.line.push(frame.class(), now, frame.bytes(), Parcel { frame, delay });
+        }
     }
 
     /// What waits for the link or the interface.
@@ -141,9 +142,9 @@ impl EmulatedLink {
     /// Brings what has arrived to the socket's queue.
     pub(super) fn arrive(&mut self, now: Time, output: &mut Output) {
         while let Some((_, parcel)) = self.left.pop_front_if(|(at, _)| *at <= now) {
-            let Parcel { message, ends: (from, to), .. } = parcel;
-            self.bytes[message.class() as usize] -= message.bytes();
-            message.queue(from, to, output);
+            let frame = parcel.frame;
+            self.bytes[frame.class() as usize] -= frame.bytes();
+            frame.queue(output);
         }
     }
 
@@ -291,6 +292,34 @@ mod tests {
         // What has begun keeps its time, and nothing else does.
         assert_eq!(taken(None, 133), [1]);
         assert_eq!(taken(None, 197), [2]);
+    }
+
+    /// 64 KiB take 66 ms at 8 Mbit/s.
+    #[test]
+    fn the_frames_of_a_long_message_arrive_one_by_one() {
+        let (mut link, mut random) = (EmulatedLink::default(), Random::new(1));
+        let (mut interface, rate) = (Interface::default(), Some(Rate::mbit(8)));
+        let like = Link { delay: ms(5), rate, ..Link::default() };
+        let message = Encoded::new(Bytes::from(vec![1; 150 << 10]).into(), Class::Bulk);
+        let (bytes, node) = (message.bytes(), |id| NodeId::new(id).unwrap().into());
+        link.push(message, (node(1), node(2)), like, at(0), &mut random);
+        let mut arrived = |now| {
+            while interface
+                .next([((), link.line())].into_iter())
+                .is_some_and(|(begins, ())| begins <= at(now))
+            {
+                link.send(&mut interface, rate);
+            }
+            let (mut output, mut taken) = (Output::default(), Vec::new());
+            link.arrive(at(now), &mut output);
+            output.write_to(&mut taken).unwrap();
+            (taken.len() >> 10, link.len(Class::Bulk) >> 10)
+        };
+        let all = bytes >> 10;
+        assert_eq!(
+            [70, 71, 136, 137, 158, 159].map(&mut arrived),
+            [(0, all), (64, all - 64), (0, all - 64), (64, all - 128), (0, all - 128), (22, 0)]
+        );
     }
 
     #[test]

@@ -304,14 +304,52 @@ impl Encoded {
 
     /// Appends its frames to what waits for a connection.
     pub fn queue(&self, from: ProcessId, to: ProcessId, output: &mut Output) {
-        let mut ends = [0; ENDS];
-        put_end(&mut ends[..9], from);
-        put_end(&mut ends[9..], to);
+        let ends = ends_of(from, to);
         for piece in &self.full {
             output.frame(self.class, |queue| piece.queue(None, queue));
         }
         output.frame(self.class, |queue| self.last.queue(Some(&ends), queue));
     }
+
+    /// Its frames, in order, as one receiver gets them.
+    pub(super) fn frames(self, from: ProcessId, to: ProcessId) -> impl Iterator<Item = EncodedFrame> {
+        let (class, ends) = (self.class, ends_of(from, to));
+        let full = self.full.into_iter().map(move |piece| EncodedFrame { class, piece, ends: None });
+        full.chain([EncodedFrame { class, piece: self.last, ends: Some(ends) }])
+    }
+}
+
+/// A frame of a message.
+#[derive(Debug)]
+pub(super) struct EncodedFrame {
+    class: Class,
+    piece: Piece,
+    /// Of the last one.
+    ends: Option<[u8; ENDS]>,
+}
+
+impl EncodedFrame {
+    pub(super) fn class(&self) -> Class {
+        self.class
+    }
+
+    /// Bytes on the connection.
+    pub(super) fn bytes(&self) -> usize {
+        HEADER + self.piece.bytes.len() + self.ends.map_or(0, |ends| ends.len())
+    }
+
+    /// Appends it to what waits for a connection.
+    pub(super) fn queue(&self, output: &mut Output) {
+        output.frame(self.class, |queue| self.piece.queue(self.ends.as_ref(), queue));
+    }
+}
+
+/// The ends of a message.
+fn ends_of(from: ProcessId, to: ProcessId) -> [u8; ENDS] {
+    let mut ends = [0; ENDS];
+    put_end(&mut ends[..9], from);
+    put_end(&mut ends[9..], to);
+    ends
 }
 
 /// [`ProcessId`]'s encoding without an allocation.
@@ -433,6 +471,24 @@ mod tests {
         }
         assert_eq!(taken(&mut reader, &[&frames[1]]), Err(FrameError::Endless { limit: LIMIT }));
         assert_eq!(reader.unfinished[1].as_ref().map(BytesMut::len), Some(LIMIT));
+    }
+
+    #[test]
+    fn a_long_message_is_not_copied_while_it_comes_in() {
+        let frames = frames(Class::Bulk, Bytes::from(vec![1; 3 * FRAME]));
+        let (mut reader, limit, mut copies) = (Reader::default(), 80 << 20, Vec::new());
+        let mut take = |frame: &[u8]| {
+            assert_eq!(reader.take(&mut BytesMut::from(frame), limit), Ok(None));
+            reader.unfinished[1].as_ref().map_or((std::ptr::null(), 0), |whole| (whole.as_ptr(), whole.len()))
+        };
+        let mut from = take(&frames[0]).0;
+        for _ in 1..limit / FRAME {
+            let (now, len) = take(&frames[1]);
+            if std::mem::replace(&mut from, now) != now {
+                copies.push(len);
+            }
+        }
+        assert!(copies.iter().all(|len| *len <= LONG + FRAME), "{copies:?}");
     }
 
     #[test]
