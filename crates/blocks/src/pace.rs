@@ -127,6 +127,15 @@ impl Pace {
         self.model.map_or(0, |model| model.largest as usize)
     }
 
+    /// How many bytes leave in the time that the answer to none takes: with fewer under way, the link is idle for a while,
+    /// and more would only wait for each other. `None` where bytes take no time, or few have been sent.
+    pub fn fills(&self) -> Option<usize> {
+        let Model { line: Line { delay, per_mib }, .. } =
+            self.model.filter(|model| model.largest >= LARGE)?;
+        let bytes = (u128::from(delay) << 20).checked_div(per_mib.into())?;
+        Some(usize::try_from(bytes).unwrap_or(usize::MAX))
+    }
+
     /// The shortest response time of late; zero if there is none.
     fn least(&self) -> Duration {
         self.model.map_or(Duration::ZERO, |model| Duration::from_nanos(model.least))

@@ -108,7 +108,7 @@ pub fn proxy(group: &Group, settings: &mut Settings) -> Result<ProxyConfig, Sett
     let config = proxy_without_parts(group, settings)?;
     let part = settings.bytes(
         "value.part",
-        "1MiB",
+        "256KiB",
         1..=32 << 20,
         "Longer writes are several entries of the log, of this many bytes each",
     )? as usize;

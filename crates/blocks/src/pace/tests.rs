@@ -50,6 +50,24 @@ fn expected_times_are_a_line_through_the_samples() {
     }
 }
 
+#[test]
+fn a_link_is_filled_by_what_leaves_while_the_answer_to_nothing_is_waited_for() {
+    let fills = |samples: &[(usize, u64)]| {
+        let mut pace = Pace::default();
+        for (index, (kib, millis)) in samples.iter().enumerate() {
+            pace.on_response(sample(kib * KIB, Duration::from_millis(*millis), at(1 + index as u64)));
+        }
+        pace.model = (!pace.samples.is_empty()).then(|| Model::of(pace.samples.make_contiguous()));
+        pace.fills().map(|bytes| bytes / KIB)
+    };
+    assert_eq!(fills(&[(0, 10), (1024, 90)]), Some(128));
+    assert_eq!(fills(&[(0, 300), (1024, 320)]), Some(15 * 1024));
+    assert_eq!(fills(&[(512, 40), (1024, 80)]), Some(0));
+    for unknown in [&[][..], &[(0, 10), (63, 20)], &[(0, 10), (1024, 10)]] {
+        assert_eq!(fills(unknown), None, "{unknown:?}");
+    }
+}
+
 /// One in twenty is discarded, where it lies furthest above the line; not what is slow because it is large.
 #[test]
 fn a_rare_large_message_gives_the_slope_and_a_rare_slow_one_does_not() {

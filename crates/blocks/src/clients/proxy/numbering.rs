@@ -5,6 +5,7 @@
 //! the *same* stream writes after a large write waits behind it, since the stream's order is that of the numbers.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 
@@ -13,8 +14,12 @@ use crate::clients::message::Embeds;
 use crate::parts::Cut;
 use crate::sessions::WINDOW;
 
-/// Parts that may be under way at a time: what has to be sent again if an answer is late.
-const PARTS_UNDER_WAY: usize = 4;
+/// Bytes of parts that may be under way at a time. What other clients write meanwhile waits for them, at each link on
+/// its way, and all have to be sent again if an answer is late. So there are few, unless it takes more to keep the links
+/// busy ([`Pace::fills`](crate::pace::Pace::fills)).
+const BYTES_UNDER_WAY: RangeInclusive<usize> = 512 << 10..=4 << 20;
+/// So many parts of these, at most: where bytes take no time, and where they do.
+const PARTS_UNDER_WAY: [usize; 2] = [4, 32];
 
 /// Large writes that have no number yet, or not all of them, and what waits behind them in their streams.
 #[derive(Debug, Default)]
@@ -61,6 +66,12 @@ impl Large {
     }
 }
 
+/// How many parts of so many bytes may be under way, if links are filled by this.
+fn parts_under_way(fills: Option<usize>, part: usize) -> usize {
+    let bytes = fills.unwrap_or(0).clamp(*BYTES_UNDER_WAY.start(), *BYTES_UNDER_WAY.end());
+    (bytes / part.max(1)).clamp(1, PARTS_UNDER_WAY[usize::from(fills.is_some())])
+}
+
 impl<M: Embeds> SessionClient<M> {
     /// Gives numbers to the writes that wait, as far as there are any.
     pub(super) fn number_writes(&mut self) {
@@ -86,8 +97,8 @@ impl<M: Embeds> SessionClient<M> {
                 self.number(Some(id), command, false);
                 continue;
             };
-            if self.writes.iter().filter(|write| write.is_part && !write.answered).count() >= PARTS_UNDER_WAY
-            {
+            let most = parts_under_way(self.in_flight.pace().fills(), self.config.part);
+            if self.writes.iter().filter(|write| write.is_part && !write.answered).count() >= most {
                 break;
             }
             let (part, is_last) = cut.next(self.low + self.writes.len() as u64, self.config.part);
@@ -114,5 +125,27 @@ impl<M: Embeds> SessionClient<M> {
             is_part,
         });
         self.wrote = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_few_unless_it_takes_more_to_keep_the_links_busy() {
+        const KIB: usize = 1 << 10;
+        for (fills, part, parts) in [
+            (None, 8, 4),
+            (None, 256 * KIB, 2),
+            (None, 1024 * KIB, 1),
+            (Some(0), 256 * KIB, 2),
+            (Some(1100 * KIB), 256 * KIB, 4),
+            (Some(usize::MAX), 256 * KIB, 16),
+            (Some(usize::MAX), 8, 32),
+            (Some(usize::MAX), 32 << 20, 1),
+        ] {
+            assert_eq!(parts_under_way(fills, part), parts, "{fills:?} of {part}");
+        }
     }
 }
