@@ -7,6 +7,7 @@ use quorate_core::{
     Consistency, FeatureLevel, Members, NodeId, Outcome, Request, Sample, Snapshot, Status, Time,
 };
 
+use crate::output::Output;
 pub use crate::slow::{Described, SlowRequest};
 
 /// A client protocol: makes one session for each connection, and serves it.
@@ -94,7 +95,7 @@ pub struct SessionContext<'a> {
     /// The present.
     pub now: Time,
     /// Bytes for this client; the loop writes them once per turn.
-    pub output: &'a mut BytesMut,
+    pub output: &'a mut Output,
     /// Set to close the connection after the output is written.
     pub close: &'a mut bool,
     /// Requests to hand to the proxy, in order, with their tickets.

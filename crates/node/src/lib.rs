@@ -47,6 +47,7 @@ pub mod metrics;
 pub mod monitor;
 mod newcomers;
 pub mod node;
+mod output;
 mod resources;
 mod service_manager;
 pub mod signals;
@@ -65,6 +66,7 @@ pub use error::{ConfigError, Exit, NodeError};
 pub use limits::Limits;
 pub use listen::{Listeners, listen};
 pub use node::{Node, Stopper};
+pub use output::Output;
 
 #[cfg(test)]
 #[path = "../tests/node/toy.rs"]

@@ -87,7 +87,10 @@ impl Default for Limits {
 }
 
 /// What one socket may bring into one turn of the loop, so that a fast one does not starve the others.
-pub(crate) const READ_PER_TURN: usize = 1 << 20;
+pub(crate) const READ_PER_TURN: usize = 256 << 10;
+
+/// What one client may be sent in one turn of the loop.
+pub(crate) const WRITTEN_PER_TURN: usize = 256 << 10;
 
 /// The buffer that sockets are read into, shared by all.
 pub(crate) const READ_AT_ONCE: usize = 256 << 10;

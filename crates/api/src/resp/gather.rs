@@ -6,7 +6,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
+use quorate_node::Output;
 use quorate_store::REPLY_LIMIT;
 
 use super::reply::Writer;
@@ -23,14 +24,14 @@ pub(super) type Total = Arc<AtomicUsize>;
 /// Items of a reply that is not complete.
 #[derive(Debug)]
 pub(super) struct Gathered {
-    items: BytesMut,
+    items: Box<Output>,
     count: usize,
     total: Total,
 }
 
 impl Gathered {
     pub(super) fn new(total: &Total) -> Gathered {
-        Gathered { items: BytesMut::new(), count: 0, total: total.clone() }
+        Gathered { items: Box::default(), count: 0, total: total.clone() }
     }
 
     /// Adds items; the error is for the client.
@@ -57,7 +58,7 @@ impl Gathered {
     /// Forgets what was gathered.
     pub(super) fn clear(&mut self) {
         self.total.fetch_sub(self.items.len(), Ordering::Relaxed);
-        self.items.clear();
+        *self.items = Output::default();
         self.count = 0;
     }
 
@@ -67,8 +68,9 @@ impl Gathered {
     }
 
     /// Writes the items, as they stand in an array or a map.
-    pub(super) fn write(&self, writer: &mut Writer<'_>) {
-        writer.out.extend_from_slice(&self.items);
+    pub(super) fn write(&mut self, writer: &mut Writer<'_>) {
+        self.total.fetch_sub(self.items.len(), Ordering::Relaxed);
+        writer.out.append(std::mem::take(&mut *self.items));
     }
 }
 

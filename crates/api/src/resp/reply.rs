@@ -1,11 +1,15 @@
 //! Replies in RESP2 and RESP3, written straight to a buffer.
 
-use bytes::BytesMut;
+use bytes::Bytes;
+use quorate_node::Output;
+
+/// A string of so many bytes may be shared.
+const LARGE: usize = 4096;
 
 /// Writes replies for a client that speaks one of the two versions.
 pub(super) struct Writer<'a> {
     /// Where they go.
-    pub(super) out: &'a mut BytesMut,
+    pub(super) out: &'a mut Output,
     /// Whether the client has asked for RESP3.
     pub(super) resp3: bool,
 }
@@ -23,16 +27,11 @@ impl Writer<'_> {
 
     /// `-TEXT`; line ends at its end are dropped and those in it become spaces, as in Redis.
     pub(super) fn error(&mut self, text: impl AsRef<[u8]>) {
-        let start = self.out.len() + 1;
         let text = text.as_ref();
-        let len = text.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |last| last + 1);
-        self.line(b'-', &text[..len]);
-        let end = self.out.len() - 2;
-        for byte in &mut self.out[start..end] {
-            if matches!(byte, b'\r' | b'\n') {
-                *byte = b' ';
-            }
-        }
+        let ends_line = |byte: &u8| matches!(byte, b'\r' | b'\n');
+        let len = text.iter().rposition(|byte| !ends_line(byte)).map_or(0, |last| last + 1);
+        let text = text[..len].iter().map(|byte| if ends_line(byte) { b' ' } else { *byte });
+        self.line(b'-', &text.collect::<Vec<_>>());
     }
 
     /// A number.
@@ -48,10 +47,20 @@ impl Writer<'_> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// A string, or its absence.
-    pub(super) fn optional(&mut self, bytes: Option<impl AsRef<[u8]>>) {
+    /// The same, which is not copied if it is large.
+    pub(super) fn value(&mut self, bytes: &Bytes) {
+        if bytes.len() < LARGE {
+            return self.bulk(bytes);
+        }
+        self.number(b'$', bytes.len() as i64);
+        self.out.share(bytes);
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// A value, or its absence.
+    pub(super) fn optional(&mut self, bytes: Option<Bytes>) {
         match bytes {
-            Some(bytes) => self.bulk(bytes.as_ref()),
+            Some(bytes) => self.value(&bytes),
             None => self.null(),
         }
     }
@@ -109,6 +118,8 @@ impl Writer<'_> {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Buf;
+
     use super::*;
 
     type Write = fn(&mut Writer);
@@ -120,7 +131,7 @@ mod tests {
             (|w| w.error("ERR a\r\nb\r\n"), "-ERR a  b\r\n", "-ERR a  b\r\n"),
             (|w| w.integer(i64::MIN), ":-9223372036854775808\r\n", ":-9223372036854775808\r\n"),
             (|w| w.bulk(b"a\r\n"), "$3\r\na\r\n\r\n", "$3\r\na\r\n\r\n"),
-            (|w| w.optional(None::<&[u8]>), "$-1\r\n", "_\r\n"),
+            (|w| w.optional(None), "$-1\r\n", "_\r\n"),
             (|w| w.null_array(), "*-1\r\n", "_\r\n"),
             (|w| w.array(2), "*2\r\n", "*2\r\n"),
             (|w| w.map(2), "*4\r\n", "%2\r\n"),
@@ -130,9 +141,9 @@ mod tests {
         ];
         for (write, resp2, resp3) in table {
             for (version, expected) in [(false, resp2), (true, resp3)] {
-                let mut out = BytesMut::new();
+                let mut out = Output::default();
                 write(&mut Writer { out: &mut out, resp3: version });
-                assert_eq!(out, expected.as_bytes());
+                assert_eq!(out.chunk(), expected.as_bytes());
             }
         }
     }

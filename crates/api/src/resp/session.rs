@@ -7,6 +7,8 @@
 //! work, and go on piece by piece; a connection has one of them under way, and is not read meanwhile, so that what
 //! comes behind it is executed behind it. A piece is like any read: should its leader be deposed, the next one answers
 //! it.
+//!
+//! A **large request** is such a command, too: its encoding is put together piece by piece, before it is asked.
 
 // tidy: long because requests, their replies and transactions have one order.
 
@@ -16,7 +18,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use quorate_core::{Access, Outcome, Request, Time, Wire};
+use quorate_core::{Access, Encoder, Outcome, Request, Time, Wire};
+use quorate_node::Output;
 use quorate_node::frontend::{SessionContext, Ticket};
 use quorate_store::{Command, CommandError, Reply, Single};
 
@@ -39,6 +42,8 @@ pub struct Session {
     held: Option<(Bytes, Vec<Word>)>,
     /// A long command under way; nothing is read meanwhile.
     long: Option<Ticket>,
+    /// Bytes of the large request that is being encoded.
+    encoding: usize,
     /// The question about users is under way, asked then; nothing is read meanwhile.
     asks_for_users: Option<Time>,
     /// The group could not say who the users are; the request that waits is not served.
@@ -113,15 +118,56 @@ struct Ask {
     /// When it was read.
     asked: Time,
     shape: Shape,
-    /// What of a long command is to be asked in a later turn.
-    next: Option<Box<Command>>,
+    /// What of a long command is to be done in a later turn.
+    next: Option<Next>,
     access: Access,
     resp3: bool,
     outcome: Option<Outcome>,
     /// What the client is told in the place of its outcome.
     refusal: Option<String>,
     /// Replies that were known at once to requests that came after this one.
-    after: BytesMut,
+    after: Output,
+}
+
+/// What a later turn goes on with.
+#[derive(Debug)]
+enum Next {
+    /// It asks this.
+    Ask(Box<Command>),
+    /// It encodes more of this.
+    Encode(Box<Encoding>),
+}
+
+/// A command that is being encoded.
+#[derive(Debug)]
+struct Encoding {
+    command: Command,
+    /// What is left of it, in pieces.
+    rest: VecDeque<Bytes>,
+    whole: BytesMut,
+}
+
+impl Encoding {
+    /// Of what was written into the encoder.
+    fn new(command: &Command, encoder: &mut Encoder) -> Encoding {
+        let whole = BytesMut::with_capacity(encoder.len());
+        Encoding { command: command.clone(), rest: std::mem::take(encoder).into_parts().into(), whole }
+    }
+
+    /// Encodes about so many bytes more. True once that is all.
+    fn go_on(&mut self, mut bytes: usize) -> bool {
+        while bytes > 0
+            && let Some(piece) = self.rest.front_mut()
+        {
+            let more = piece.split_to(piece.len().min(bytes));
+            bytes -= more.len();
+            self.whole.extend_from_slice(&more);
+            if piece.is_empty() {
+                self.rest.pop_front();
+            }
+        }
+        self.rest.is_empty()
+    }
 }
 
 impl Queue {
@@ -148,6 +194,7 @@ impl Session {
             replies: Replies::default(),
             held: None,
             long: None,
+            encoding: 0,
             asks_for_users: None,
             users_unknown: false,
             stopped: false,
@@ -159,12 +206,13 @@ impl Session {
         self.state.connection
     }
 
-    /// Bytes of replies that wait for earlier ones, of a transaction before its EXEC, and of a request that waits.
+    /// Bytes of replies that wait for earlier ones, of a transaction before its EXEC, and of a request that waits or is
+    /// being encoded.
     pub(super) fn held(&self) -> usize {
         let queue = self.state.queue.as_ref().filter(|queue| !queue.spoiled);
         let queued = queue.map_or(0, |queue| queue.bytes);
         let held = self.held.as_ref().map_or(0, |(frame, words)| frame.len() + size_of_val(&**words));
-        self.replies.waiting + queued + held
+        self.replies.waiting + queued + held + self.encoding
     }
 
     /// What a request under way is called.
@@ -230,13 +278,18 @@ impl Session {
 
     /// A later turn has time for a piece of a long command.
     pub(super) fn on_resume(&mut self, ticket: Ticket, shared: &mut Resp, context: &mut SessionContext<'_>) {
-        let next = self
-            .replies
-            .ask_of(ticket)
-            .next
-            .take()
-            .expect("who asks for a later turn has something to do then");
-        self.request(ticket, &next, 0, shared, context);
+        let next = self.replies.ask_of(ticket).next.take();
+        match next.expect("who asks for a later turn has something to do then") {
+            Next::Ask(next) => self.request(ticket, &next, 0, shared, context),
+            Next::Encode(mut encoding) => {
+                if !encoding.go_on(ENCODED_AT_ONCE) {
+                    return self.later(ticket, Next::Encode(encoding), context);
+                }
+                (self.long, self.encoding) = (None, 0);
+                let Encoding { command, whole, .. } = *encoding;
+                self.request_encoded(ticket, &command, whole.freeze(), shared, context);
+            }
+        }
         self.go_on(shared, context);
     }
 
@@ -270,7 +323,7 @@ impl Session {
         context: &mut SessionContext<'_>,
     ) {
         if let Some(command) = self.replies.ask_of(ticket).shape.next(&outcome) {
-            return self.ask_later(ticket, command, context);
+            return self.later(ticket, Next::Ask(Box::new(command)), context);
         }
         if self.long == Some(ticket) {
             self.long = None;
@@ -287,7 +340,7 @@ impl Session {
             }
             if let Shape::Users = &ask.shape {
                 self.learn_users(outcome, shared, context);
-                context.output.extend_from_slice(&ask.after);
+                context.output.append(ask.after);
                 continue;
             }
             if let Shape::Watch { keys, watch } = &ask.shape {
@@ -316,9 +369,9 @@ impl Session {
                 Some(text) => writer.error(text),
                 None => ask.shape.outcome(outcome, ask.access, &mut writer, &mut around),
             }
-            let is_error = writer.out.get(before) == Some(&b'-');
+            let is_error = writer.out.get(before) == Some(b'-');
             shared.stats.note(ask.command, context.now.since(ask.asked), is_error);
-            context.output.extend_from_slice(&ask.after);
+            context.output.append(ask.after);
         }
     }
 
@@ -388,7 +441,7 @@ impl Session {
         }
         let written = writer.out.len() - before;
         if matches!(step, Ok(Step::Answered | Step::Close) | Err(_)) {
-            let is_error = writer.out.get(before) == Some(&b'-');
+            let is_error = writer.out.get(before) == Some(b'-');
             shared.stats.note(spec.name, Duration::ZERO, is_error);
         }
         self.replies.note(written);
@@ -422,14 +475,14 @@ impl Session {
             let refused = Reply::Error(CommandError::SeveralGroups).encoded();
             self.settle(ticket, Outcome::Done(refused), shared, context);
         } else if is_long(command) {
-            self.ask_later(ticket, command.clone(), context);
+            self.later(ticket, Next::Ask(Box::new(command.clone())), context);
         } else {
             self.request(ticket, command, size, shared, context);
         }
     }
 
-    fn ask_later(&mut self, ticket: Ticket, command: Command, context: &mut SessionContext<'_>) {
-        self.replies.ask_of(ticket).next = Some(Box::new(command));
+    fn later(&mut self, ticket: Ticket, next: Next, context: &mut SessionContext<'_>) {
+        self.replies.ask_of(ticket).next = Some(next);
         self.long = Some(ticket);
         context.resume_later(ticket);
     }
@@ -442,11 +495,27 @@ impl Session {
         shared: &mut Resp,
         context: &mut SessionContext<'_>,
     ) {
-        let (access, decoded) = (command.access(), command);
         // Large values keep their own buffers until the end: only small commands need room at once.
         shared.encoder.reserve(size.min(COMMANDS) + 32);
         command.encode(&mut shared.encoder);
-        let command = shared.encoder.take_bytes();
+        if shared.encoder.len() > ENCODED_AT_ONCE {
+            self.encoding = shared.encoder.len();
+            let encoding = Encoding::new(command, &mut shared.encoder);
+            return self.later(ticket, Next::Encode(Box::new(encoding)), context);
+        }
+        let encoded = shared.encoder.take_bytes();
+        self.request_encoded(ticket, command, encoded, shared, context);
+    }
+
+    fn request_encoded(
+        &mut self,
+        ticket: Ticket,
+        decoded: &Command,
+        command: Bytes,
+        shared: &mut Resp,
+        context: &mut SessionContext<'_>,
+    ) {
+        let access = decoded.access();
         let mode = self.state.read_mode;
         // What WATCH finds must be what EXEC will compare it with.
         // And a backup holds what was acknowledged, wherever the connection reads.
@@ -543,7 +612,7 @@ impl Session {
 
 impl Replies {
     /// Where a reply goes that is known now: behind the last request under way, or straight out.
-    fn writer<'a>(&'a mut self, resp3: bool, output: &'a mut BytesMut) -> Writer<'a> {
+    fn writer<'a>(&'a mut self, resp3: bool, output: &'a mut Output) -> Writer<'a> {
         match self.asks.back_mut() {
             Some(ask) => Writer { out: &mut ask.after, resp3 },
             None => Writer { out: output, resp3 },
@@ -573,7 +642,7 @@ impl Replies {
             resp3,
             outcome: None,
             refusal: None,
-            after: BytesMut::new(),
+            after: Output::default(),
         });
         self.next += 1;
         Ticket(self.next - 1)
@@ -603,6 +672,9 @@ impl Replies {
         Some((ask, outcome))
     }
 }
+
+/// Bytes of an encoding that are put together at once.
+const ENCODED_AT_ONCE: usize = 256 << 10;
 
 /// A scan that looks at more keys or fields than this is long.
 const SHORT: u32 = 128;

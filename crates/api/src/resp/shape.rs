@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use quorate_core::{Access, Failure, FeatureLevel, Managed, NodeId, Outcome, Roster, Wire};
+use quorate_node::Output;
 use quorate_node::frontend::NodeView;
 use quorate_store::{Command, CommandError, Expires, Key, Kind, Reply};
 
@@ -76,7 +77,7 @@ pub(super) enum Parts {
 #[derive(Debug)]
 pub(super) enum Part {
     /// Known already.
-    Ready(BytesMut),
+    Ready(Output),
     /// The store's next, in the version of the protocol that HELLO has chosen by then.
     Store { shape: Shape, resp3: bool },
 }
@@ -275,8 +276,8 @@ impl Shape {
                 cursor(next, writer);
                 writer.array(2 * pairs.len());
                 for (field, value) in pairs {
-                    writer.bulk(&field);
-                    writer.bulk(&value);
+                    writer.value(&field);
+                    writer.value(&value);
                 }
             }
             (Shape::Watch { .. }, Reply::Versions(_)) | (Shape::Synchronized, Reply::Integer(_)) => {
@@ -325,8 +326,8 @@ fn plain(reply: Reply, writer: &mut Writer<'_>) {
         Reply::Pairs(pairs) => {
             writer.map(pairs.len());
             for (field, value) in &pairs {
-                writer.bulk(field);
-                writer.bulk(value);
+                writer.value(field);
+                writer.value(value);
             }
         }
         Reply::Keys { .. }
@@ -345,7 +346,7 @@ fn plain(reply: Reply, writer: &mut Writer<'_>) {
 fn bulks(items: &[Bytes], writer: &mut Writer<'_>) {
     writer.array(items.len());
     for item in items {
-        writer.bulk(item);
+        writer.value(item);
     }
 }
 
@@ -354,7 +355,7 @@ fn exec(parts: Vec<Part>, replies: Vec<Reply>, writer: &mut Writer<'_>, around: 
     writer.array(parts.len());
     for part in parts {
         match part {
-            Part::Ready(bytes) => writer.out.extend_from_slice(&bytes),
+            Part::Ready(bytes) => writer.out.append(bytes),
             Part::Store { shape, resp3 } => match replies.next() {
                 Some(reply) => shape.reply(reply, &mut Writer { out: writer.out, resp3 }, around),
                 None => writer.error(UNEXPECTED),

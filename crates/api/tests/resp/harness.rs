@@ -4,12 +4,13 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use quorate_api::resp::{Limits, Resp, Session};
 use quorate_core::{
     Access, Failure, FeatureLevel, Member, Members, NodeId, Outcome, PeerStatus, Request, Sample, Status,
     Time, Wall, Wire,
 };
+use quorate_node::Output;
 use quorate_node::frontend::{Described, Frontend, NodeView, SessionContext, SlowRequest, Ticket};
 use quorate_store::{Command, Reply, Store};
 
@@ -41,7 +42,7 @@ pub struct Node {
 pub struct Connection {
     session: Session,
     input: BytesMut,
-    output: BytesMut,
+    output: Output,
     pub closed: bool,
     /// Requests that are not answered yet.
     pub asked: VecDeque<(Ticket, Request)>,
@@ -161,7 +162,7 @@ impl Node {
     pub fn connect(&mut self) -> Connection {
         self.connections += 1;
         let (mut output, mut close, mut asked, mut resumed) =
-            (BytesMut::new(), false, Vec::new(), Vec::new());
+            (Output::default(), false, Vec::new(), Vec::new());
         let mut context = SessionContext {
             now: Time::from_nanos(self.now),
             output: &mut output,
@@ -240,7 +241,7 @@ impl Node {
         let mut written = Vec::new();
         loop {
             self.execute_all(connection);
-            written.extend_from_slice(&connection.output.split());
+            written.extend_from_slice(&connection.take_output());
             if self.turn(connection) {
                 continue;
             }
@@ -291,7 +292,12 @@ impl Node {
 impl Connection {
     /// What was written since the last time.
     pub fn written(&mut self) -> String {
-        String::from_utf8_lossy(&self.output.split()).into_owned()
+        String::from_utf8_lossy(&self.take_output()).into_owned()
+    }
+
+    fn take_output(&mut self) -> Bytes {
+        let bytes = self.output.len();
+        self.output.copy_to_bytes(bytes)
     }
 
     /// The session itself.

@@ -209,3 +209,18 @@ fn help_lists_the_subcommands_that_there_are() {
         assert_eq!(refused, format!("-ERR unknown subcommand 'nonsense'. Try {command} HELP.\r\n"));
     }
 }
+
+#[test]
+fn a_large_request_is_encoded_in_pieces_and_what_comes_behind_it_is_executed_behind_it() {
+    let mut node = Node::new();
+    let mut connection = node.connect();
+    let value = "v".repeat(3 << 20);
+    node.send(&mut connection, &[request(&["SET", "k", &value]), request(&["STRLEN", "k"])].concat());
+    let mut turns = 0;
+    while node.turn(&mut connection) {
+        turns += 1;
+    }
+    assert_eq!(turns, 13, "of 256 KiB each");
+    assert_eq!(node.settle(&mut connection), b"+OK\r\n:3145728\r\n");
+    assert_eq!(node.ask(&mut connection, b"GET k\r\n"), format!("${}\r\n{value}\r\n", value.len()));
+}

@@ -17,6 +17,7 @@ use super::Clients;
 use super::connection::Connection;
 use crate::frontend::{Frontend, NodeView, SessionContext};
 use crate::limits::ACCEPTS_PER_TURN;
+use crate::output::Output;
 use crate::transport::socket::tune;
 
 /// While too many handshakes are not over.
@@ -87,7 +88,7 @@ impl<F: Frontend> Clients<F> {
             }
             self.opened += 1;
             let number = self.opened;
-            let mut output = bytes::BytesMut::new();
+            let mut output = Output::default();
             let mut close = false;
             let mut context = SessionContext {
                 now,

@@ -8,6 +8,7 @@ use quorate_tls::{Heard, Socket};
 
 use crate::limits::{KEEP_IDLE, Limits, READ_PER_TURN};
 use crate::metrics::Metrics;
+use crate::output::Output;
 
 /// See the file comment.
 #[derive(Debug)]
@@ -17,7 +18,7 @@ pub(super) struct Connection<S> {
     pub(super) number: u64,
     pub(super) session: S,
     pub(super) input: BytesMut,
-    pub(super) output: BytesMut,
+    pub(super) output: Output,
     /// Bytes in its buffers when they were last counted, the session's included.
     pub(super) counted: usize,
     pub(super) under_way: usize,
@@ -60,7 +61,7 @@ impl<S> Connection<S> {
             number,
             session,
             input: BytesMut::new(),
-            output: BytesMut::new(),
+            output: Output::default(),
             counted: 0,
             under_way: 0,
             seen: 0,
@@ -131,20 +132,18 @@ impl<S> Connection<S> {
         if total > 0 { Read::Some } else { Read::Nothing }
     }
 
-    /// Writes as much as the client takes; false if the connection is broken.
-    pub(super) fn write(&mut self, metrics: &Metrics) -> bool {
-        while self.writable && !self.output.is_empty() {
-            match self.stream.write(&self.output) {
+    /// Writes as much as the client takes, but no more than so many bytes; false if the connection is broken.
+    pub(super) fn write(&mut self, most: usize, metrics: &Metrics) -> bool {
+        let mut left = most;
+        while self.writable && left > 0 && !self.output.is_empty() {
+            let bytes = self.output.chunk();
+            match self.stream.write(&bytes[..bytes.len().min(left)]) {
                 Ok(0) => return false,
                 Ok(count) => {
                     metrics.client_bytes_out_total.add(count as u64);
                     self.backlog = !self.input.is_empty();
-                    // Emptied, the buffer is used again from its beginning.
-                    if count == self.output.len() {
-                        self.output.clear();
-                    } else {
-                        self.output.advance(count);
-                    }
+                    self.output.advance(count);
+                    left -= count;
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.writable = false,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -152,6 +151,11 @@ impl<S> Connection<S> {
             }
         }
         true
+    }
+
+    /// Whether it may take more of its output at once.
+    pub(super) fn takes_output(&self) -> bool {
+        self.writable && !self.output.is_empty()
     }
 
     /// Whether nothing remains to be done for this client.
@@ -176,7 +180,7 @@ impl<S> Connection<S> {
         // Where it cannot be, the end comes a moment after the bytes.
         #[cfg(target_os = "linux")]
         let _ = socket2::SockRef::from(self.stream.tcp()).set_tcp_cork(true);
-        if !self.write(metrics) {
+        if !self.write(usize::MAX, metrics) {
             return false;
         }
         if self.output.is_empty() {
@@ -189,11 +193,10 @@ impl<S> Connection<S> {
 
     /// Gives large buffers back that are empty.
     pub(super) fn release_buffers(&mut self) {
-        for buffer in [&mut self.input, &mut self.output] {
-            if buffer.is_empty() && buffer.capacity() > KEEP_IDLE {
-                *buffer = BytesMut::new();
-            }
+        if self.input.is_empty() && self.input.capacity() > KEEP_IDLE {
+            self.input = BytesMut::new();
         }
+        self.output.release(KEEP_IDLE);
     }
 
     /// Whether its TLS handshake is not over yet.

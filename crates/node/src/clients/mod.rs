@@ -27,7 +27,7 @@ use tracing::warn;
 use crate::acceptor::Acceptor;
 use crate::clock;
 use crate::frontend::{Asked, Frontend, NodeView, SessionContext, Ticket};
-use crate::limits::{DRAIN_LINGER, HANDSHAKES_PER_TURN, Limits, RESUMES_PER_TURN};
+use crate::limits::{DRAIN_LINGER, HANDSHAKES_PER_TURN, Limits, RESUMES_PER_TURN, WRITTEN_PER_TURN};
 use crate::log_rate::LogRateLimiter;
 use crate::metrics::Metrics;
 use crate::slow::{Described, Slow, Times};
@@ -175,7 +175,8 @@ impl<F: Frontend> Clients<F> {
         let unshown = self.unshown.first().map(|(until, _)| *until);
         let handshake = self.handshakes.deadline(self.limits.handshake);
         let accept = self.acceptor.as_ref().and_then(Acceptor::deadline);
-        [accept, unshown, sweep, handshake].into_iter().flatten().min()
+        let output = (!self.to_write.is_empty()).then_some(Time::ZERO);
+        [accept, unshown, sweep, handshake, output].into_iter().flatten().min()
     }
 
     /// Whether clients wait to be served that no event will announce.
@@ -257,7 +258,8 @@ impl<F: Frontend> Clients<F> {
 
     /// Goes on with some of the long requests.
     fn resume(&mut self, node: &dyn NodeView, ready: &mut Vec<(RequestId, Request)>) {
-        for _ in 0..RESUMES_PER_TURN {
+        // What goes on once more waits for the next turn.
+        for _ in 0..RESUMES_PER_TURN.min(self.to_resume.len()) {
             let Some((index, number, ticket)) = self.to_resume.pop_front() else { return };
             let Some(connection) = self.connections.get_mut(index) else { continue };
             if connection.number != number {
@@ -376,7 +378,7 @@ impl<F: Frontend> Clients<F> {
             let going = if last {
                 connection.leave(self.now + DRAIN_LINGER, &self.metrics)
             } else {
-                connection.write(&self.metrics)
+                connection.write(WRITTEN_PER_TURN, &self.metrics)
             };
             self.weigh(index);
             let connection = &mut self.connections[index];
@@ -388,10 +390,15 @@ impl<F: Frontend> Clients<F> {
                 self.close(index);
             } else {
                 connection.release_buffers();
+                if connection.takes_output() {
+                    self.mark_dirty(index);
+                }
                 // Room in its output may let it go on.
                 self.list(index);
             }
         }
+        // Those that are listed again wait for another turn; the list keeps its memory.
+        to_write.append(&mut self.to_write);
         self.to_write = to_write;
         self.metrics.clients_buffered_bytes.set(self.kept as u64);
         if self.draining.is_some_and(|(_, sweep)| sweep <= self.now) {
@@ -480,7 +487,7 @@ impl<F: Frontend> Clients<F> {
         while self.kept > self.limits.client_memory {
             let largest = self.connections.iter_mut().max_by_key(|(_, connection)| connection.counted);
             let (index, connection) = largest.expect("what is kept is some client's");
-            connection.write(&self.metrics);
+            connection.write(usize::MAX, &self.metrics);
             self.weigh(index);
             // Whatever came of it is seen when it is written to next.
             self.mark_dirty(index);
@@ -498,7 +505,7 @@ impl<F: Frontend> Clients<F> {
         if connection.output.len() <= limit {
             return false;
         }
-        let overflows = !connection.write(&self.metrics) || connection.output.len() > limit;
+        let overflows = !connection.write(usize::MAX, &self.metrics) || connection.output.len() > limit;
         self.weigh(index);
         overflows
     }

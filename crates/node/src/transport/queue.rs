@@ -17,7 +17,7 @@ const SPLICE: usize = 4096;
 const SLICES: usize = 64;
 
 /// Bytes of one turn of the loop, from which on no more bulk is begun: other sockets wait meanwhile.
-const BULK_PER_TURN: usize = 1 << 20;
+const BULK_PER_TURN: usize = 256 << 10;
 
 /// Frames that wait to be written to one socket.
 #[derive(Debug, Default)]

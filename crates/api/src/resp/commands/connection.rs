@@ -207,7 +207,7 @@ fn id(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
 
 fn get_name(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let name = client(call).name.clone();
-    call.reply.optional(Some(name).filter(|name| !name.is_empty()));
+    call.reply.optional(Some(name).filter(|name| !name.is_empty()).map(Bytes::from));
     Ok(Step::Answered)
 }
 

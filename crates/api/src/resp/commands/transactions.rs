@@ -7,7 +7,7 @@ use super::super::session::{Before, Queued};
 use super::super::shape::Part;
 use super::connection::client;
 use super::*;
-use bytes::BytesMut;
+use quorate_node::Output;
 
 const FLAGS: &[&str] = &["noscript", "loading", "stale", "fast"];
 
@@ -96,7 +96,7 @@ fn exec(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let before = Before { resp3: call.state.resp3, client: client(call).clone(), identity };
     let (mut commands, mut parts) = (Vec::new(), Vec::with_capacity(queue.commands.len()));
     for Queued { spec, frame, words } in &queue.commands {
-        let mut out = BytesMut::new();
+        let mut out = Output::default();
         let mut reply = Writer { out: &mut out, resp3: call.state.resp3 };
         // They may have changed since it was queued.
         let args = Args::new(frame, words);
@@ -133,7 +133,7 @@ fn exec(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
         call.reply.array(parts.len());
         for part in parts {
             if let Part::Ready(bytes) = part {
-                call.reply.out.extend_from_slice(&bytes);
+                call.reply.out.append(bytes);
             }
         }
         return Ok(Step::Answered);
