@@ -182,6 +182,18 @@ impl Timeouts {
         })
     }
 
+    /// Those of nodes that lose their data with each restart: none may start again because of a round trip.
+    pub fn stated(given: Option<Timeouts>) -> Result<Timeouts, SettingsError> {
+        match given {
+            Some(Timeouts::Auto) => Err(SettingsError::Conflict(
+                "timeouts=auto starts nodes again when they find out how far they are from each other, and with \
+                 --durability none they would all lose their data: give the longest round trip, such as timeouts=221ms"
+                    .to_owned(),
+            )),
+            given => Ok(given.unwrap_or(Timeouts::Reach(Reach::SHORTEST))),
+        }
+    }
+
     /// The reach that a new data directory begins with.
     pub fn least(self) -> Reach {
         match self {

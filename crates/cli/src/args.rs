@@ -553,6 +553,9 @@ pub struct Simulated {
     /// Begin with the state of another cluster, as after `quorate restore`
     #[arg(long)]
     pub founded: bool,
+    /// Nodes keep their data in memory alone, as with --durability none
+    #[arg(long)]
+    pub diskless: bool,
     /// A setting of the protocol; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub set: Vec<String>,

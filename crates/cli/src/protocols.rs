@@ -3,7 +3,7 @@
 use std::io::{Write, stdout};
 
 use quorate_api::resp::{KeyGroups, KeyScope};
-use quorate_core::{Capabilities, Setting, Settings};
+use quorate_core::{Capabilities, Diskless, Setting, Settings};
 use quorate_protocols::groups::Groups;
 use quorate_protocols::registry::{self, Entry};
 use quorate_runtime::AnyProtocol;
@@ -74,7 +74,7 @@ pub fn show(name: &str) -> Result<(), Failure> {
         ["its leader can be chosen (quorate transfer)".to_owned(), word(can.transfer)],
         ["rosters (quorate roster)".to_owned(), word(can.rosters)],
         ["replaces a lost disk in place (--replace-disk)".to_owned(), word(can.rejoin)],
-        ["runs without a disk (--durability none)".to_owned(), word(can.diskless)],
+        ["runs without a disk (--durability none)".to_owned(), without_disk(can.diskless).to_owned()],
     ];
     print(&rows)?;
     let mut rows = vec![["setting", "default", "value", "meaning"].map(str::to_owned)];
@@ -83,6 +83,15 @@ pub fn show(name: &str) -> Result<(), Failure> {
     }));
     writeln!(stdout(), "\nsettings, given as --set SETTING=VALUE, the same at all nodes:\n")?;
     print(&rows)
+}
+
+/// What `--durability none` spares a protocol.
+fn without_disk(diskless: Diskless) -> &'static str {
+    match diskless {
+        Diskless::No => "no",
+        Diskless::Data => "its data are in memory alone, its promises on disk",
+        Diskless::All => "yes",
+    }
 }
 
 /// How many nodes of some groups may be lost.
@@ -129,7 +138,7 @@ pub fn list() -> Result<(), Failure> {
         rows.push([
             name.to_owned(),
             order(&can).to_owned(),
-            if can.diskless { "disk or none" } else { "disk" }.to_owned(),
+            if can.diskless == Diskless::No { "disk" } else { "disk or none" }.to_owned(),
             nodes(&can),
             can.reads.to_owned(),
             paper.to_owned(),

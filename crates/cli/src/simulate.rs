@@ -45,6 +45,7 @@ fn options(protocol: &dyn AnyProtocol, args: Simulated, runs: u64) -> Result<Opt
         until: args.until,
         skip: args.skip,
         founded: args.founded,
+        diskless: args.diskless,
     })
 }
 
@@ -79,9 +80,11 @@ fn explore(args: Sim) -> Result<(), Failure> {
         || run.values.is_some()
         || run.groups.groups.is_some()
         || run.groups.group_keys.is_some()
+        || run.diskless
     {
         return Err(Failure::wrong(
-            "an exploration has no sites, proxies, clients, values, groups or duration: see its bounds",
+            "an exploration has no sites, proxies, clients, values, groups or duration, and its nodes have disks: see its \
+             bounds",
         ));
     }
     let bounds = Bounds {

@@ -44,9 +44,9 @@ pub use id::{GroupId, NodeId, NodeSet, ProcessId, ProxyId, RequestId};
 pub use level::FeatureLevel;
 pub use link::{Interface, Line, Link, Rate};
 pub use machine::{
-    Arrival, Capabilities, Class, Configs, Consistency, Group, Image, Machine, Marginal, Message, Never,
-    PeerStatus, Piece, Protocol, Proxy, Release, Replica, Salvaged, Saved, Snapshot, Status, WALL_CLOCK,
-    Wakeup,
+    Arrival, Capabilities, Class, Configs, Consistency, Diskless, GROUP_MEMORY, Group, Image, MEMORY,
+    Machine, Marginal, Message, Never, PeerStatus, Piece, Protocol, Proxy, Release, Replica, Salvaged, Saved,
+    Snapshot, Status, WALL_CLOCK, Wakeup,
 };
 pub use mark::Mark;
 pub use members::{Manage, ManageGroup, Managed, Member, Members};

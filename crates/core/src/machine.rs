@@ -251,6 +251,9 @@ pub struct Group {
     /// finished; after that the flag has no effect, so a driver may go on setting it. Refused where
     /// [`Capabilities::rejoin`] is false.
     pub rejoining: bool,
+    /// This replica keeps its data in memory alone (`--durability none`): it persists nothing but what it has promised.
+    /// Only where [`Capabilities::diskless`] is [`Diskless::Data`].
+    pub diskless: bool,
     /// Who stands first for leader when all is new; `None`: whoever comes to it first. So that of several groups in one
     /// process each has another leader at first.
     pub first_leader: Option<NodeId>,
@@ -259,7 +262,8 @@ pub struct Group {
 impl Group {
     /// Of these initial members.
     pub fn of(members: NodeSet) -> Group {
-        Group { members, addresses: BTreeMap::new(), joining: false, rejoining: false, first_leader: None }
+        let addresses = BTreeMap::new();
+        Group { members, addresses, joining: false, rejoining: false, diskless: false, first_leader: None }
     }
 
     /// Whether this member waits for another to stand first.
@@ -293,8 +297,8 @@ pub struct Capabilities {
     pub rejoin: bool,
     /// Operators can say who serves reads of what ([`Manage::Roster`](crate::Manage::Roster)).
     pub rosters: bool,
-    /// Safe with `--durability none`: a restarted replica does not rely on what it had written.
-    pub diskless: bool,
+    /// What `--durability none` spares it.
+    pub diskless: Diskless,
     /// How reads are served by default, in a few words.
     pub reads: &'static str,
     /// What holds of replies to reads under these settings, from which the protocol was configured.
@@ -303,6 +307,17 @@ pub struct Capabilities {
     pub min_nodes: usize,
     /// The largest group that makes sense.
     pub max_nodes: usize,
+}
+
+/// What a protocol does without when a node is started with `--durability none`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Diskless {
+    /// Nothing, so it is refused: a restarted replica relies on everything that it has written.
+    No,
+    /// Its data, which are in memory alone ([`Group::diskless`]). What it has promised is on its disk and synced.
+    Data,
+    /// The whole disk: a restarted replica relies on nothing that it has written.
+    All,
 }
 
 /// What holds of replies to reads that do not say themselves what they may miss
@@ -347,7 +362,7 @@ impl Capabilities {
         transfer: false,
         rejoin: false,
         rosters: false,
-        diskless: false,
+        diskless: Diskless::No,
         reads: "through the log",
         consistency: |_| Consistency::Linearizable,
         min_nodes: 1,
@@ -460,6 +475,13 @@ pub struct Status {
 }
 
 impl Status {
+    /// What memory is lost ([`GROUP_MEMORY`], [`MEMORY`]), if any is: nodes log it, and tell clients whom nobody has
+    /// answered in time.
+    pub fn lost_memory(&self) -> Option<String> {
+        let fact = |sought| self.facts.iter().find(|(name, _)| *name == sought);
+        fact(GROUP_MEMORY).or_else(|| fact(MEMORY)).map(|(_, lost)| format!("memory {lost}"))
+    }
+
     /// What is counted under a name, in all groups together; 0 where there is none.
     pub fn count(&self, name: &str) -> u64 {
         let samples = self.samples.iter().filter(|sample| sample.name == name);
@@ -469,6 +491,13 @@ impl Status {
 
 /// A fact in [`Status::facts`]: how the wall clock is off, where it is. Nodes log it.
 pub const WALL_CLOCK: &str = "wall_clock";
+
+/// A fact in [`Status::facts`]: the node has lost what it kept in memory alone, and does not have it again. Begins with
+/// "lost".
+pub const MEMORY: &str = "memory";
+
+/// A fact in [`Status::facts`]: so many nodes have lost their memory that the group serves nobody. Begins with "lost".
+pub const GROUP_MEMORY: &str = "group_memory";
 
 /// Another member, seen from here.
 #[derive(Clone, Debug, PartialEq, Eq)]

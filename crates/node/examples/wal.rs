@@ -57,6 +57,7 @@ fn measure(
         node: NodeId::new(1).ok_or("an id")?,
         protocol: "bench",
         durability,
+        promises: false,
         segment_bytes: SEGMENT_BYTES,
         founded: None,
         queue_bytes: 64 << 20,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use quorate_blocks::admission::Stage;
 use quorate_blocks::reach::{Reach, Timeouts};
-use quorate_core::{Capabilities, Group, NodeId, Settings, Topology, digest};
+use quorate_core::{Capabilities, Diskless, Group, NodeId, Settings, Topology, digest};
 use quorate_runtime::{AnyProtocol, ConfiguredProtocol};
 use quorate_tls::{Credentials, Process, TlsOptions};
 
@@ -26,7 +26,8 @@ pub enum Durability {
     Fsync,
     /// When the operating system has it: survives a crash of the process.
     Os,
-    /// At once, and nothing is written: only for protocols that do not rely on a disk.
+    /// At once: data are not written. Only for protocols that do not rely on a disk, or on it for their promises alone,
+    /// which are synced.
     None,
 }
 
@@ -143,11 +144,13 @@ pub struct NodeConfig {
     pub(crate) spans: Option<SpanQueue>,
 }
 
-/// How a replica comes to its group; neither, if it is of the first day.
+/// How a replica comes to its group, and what it keeps; neither joins nor rejoins, if it is of the first day.
 #[derive(Clone, Copy, Default)]
 struct Entrance {
     joining: bool,
     rejoining: bool,
+    /// Its data are in memory alone.
+    diskless: bool,
 }
 
 /// A replica's place in the world.
@@ -156,6 +159,8 @@ pub(crate) struct Place {
     pub(crate) listen_peer: String,
     pub(crate) data_dir: PathBuf,
     pub(crate) durability: Durability,
+    /// Whether it keeps promises on its disk, and no data.
+    pub(crate) promises: bool,
     pub(crate) site: Option<String>,
     /// The machines where its disk takes the place of a lost one; `None` if the protocol has no such replica.
     pub(crate) rejoining: Option<Configured>,
@@ -194,7 +199,8 @@ impl NodeConfig {
             });
         }
         check_address(&options.listen_peer)?;
-        if options.durability == Durability::None && !can.diskless {
+        let without = options.durability == Durability::None;
+        if without && can.diskless == Diskless::No {
             return Err(ConfigError::NeedsDisk { protocol: name });
         }
         let (site, map) = place(options.node, options.site.clone(), options.topology.clone())?;
@@ -209,7 +215,8 @@ impl NodeConfig {
         let founded = (!join && cluster_id.is_some()).then(|| self::cluster_id(&initial_cluster));
         let common = ProxyOptions { listen_resp, initial_cluster, cluster_id, tls, limits };
         let process = Process::Node(node.get());
-        let entrance = Entrance { joining: join, rejoining: true };
+        let diskless = without && can.diskless == Diskless::Data;
+        let entrance = Entrance { joining: join, rejoining: true, diskless };
         let rejoining = match can.rejoin {
             true => {
                 let common = ProxyOptions { tls: None, ..common.clone() };
@@ -227,8 +234,17 @@ impl NodeConfig {
         config.clock = clock;
         config.delays.map = map;
         config.topology_file = topology_file;
-        config.place =
-            Some(Place { node, listen_peer, data_dir, durability, site, rejoining, stage, founded });
+        config.place = Some(Place {
+            node,
+            listen_peer,
+            data_dir,
+            durability,
+            promises: diskless,
+            site,
+            rejoining,
+            stage,
+            founded,
+        });
         Ok(config)
     }
 
@@ -257,10 +273,13 @@ impl NodeConfig {
             return Err(ConfigError::GroupSize { protocol: protocol.name(), min, max, found: members.len() });
         }
         let (ids, addresses) = (members.keys().copied().collect(), members.clone());
-        let Entrance { joining, rejoining } = entrance;
-        let group = Group { addresses, joining, rejoining, ..Group::of(ids) };
+        let Entrance { joining, rejoining, diskless } = entrance;
+        let group = Group { addresses, joining, rejoining, diskless, ..Group::of(ids) };
         let delays = Delays { common: take_common(&mut settings)?, ..Delays::default() };
-        let timeouts = Timeouts::take(&mut settings)?.unwrap_or(Timeouts::Auto);
+        let timeouts = match Timeouts::take(&mut settings)? {
+            timeouts if diskless => Timeouts::stated(timeouts)?,
+            timeouts => timeouts.unwrap_or(Timeouts::Auto),
+        };
         let configured = Reach::configure_each(&settings, |settings| protocol.configure(&group, settings))?;
         let cluster = cluster_id.unwrap_or_else(|| self::cluster_id(&members));
         let tls = tls.map(|options| Credentials::load(options, process, cluster)).transpose()?;

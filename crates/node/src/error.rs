@@ -72,7 +72,8 @@ pub enum ConfigError {
     GroupSize { protocol: &'static str, min: usize, max: usize, found: usize },
     #[error(
         "{protocol} relies on what it has written after a restart, so --durability none would lose acknowledged \
-         writes: use fsync, or os if machines never lose power together"
+         writes: use fsync, or os if machines never lose power together, or a protocol that keeps its data in memory, \
+         such as hermes"
     )]
     NeedsDisk { protocol: &'static str },
     #[error("`{0}` is not a durability: use fsync, os or none")]

@@ -78,6 +78,7 @@ impl Founding {
             node: self.node,
             protocol: self.protocol.name(),
             durability: Durability::Fsync,
+            promises: false,
             segment_bytes: SEGMENT_BYTES,
             queue_bytes: QUEUE,
         };
@@ -112,7 +113,7 @@ pub fn salvage(
     find: impl FnOnce(&str) -> Option<&'static dyn AnyProtocol>,
 ) -> Result<Option<Survivor>, NodeError> {
     let Some(owner) = storage::owner(directory)? else { return Ok(None) };
-    let Some(protocol) = find(&owner.protocol).filter(|_| owner.log) else { return Ok(None) };
+    let Some(protocol) = find(&owner.protocol).filter(|_| owner.has_data) else { return Ok(None) };
     let options = Options {
         directory: directory.to_owned(),
         cluster: owner.initial,
@@ -120,6 +121,7 @@ pub fn salvage(
         node: owner.node,
         protocol: protocol.name(),
         durability: Durability::Fsync,
+        promises: false,
         segment_bytes: SEGMENT_BYTES,
         queue_bytes: QUEUE,
     };

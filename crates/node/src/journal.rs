@@ -89,6 +89,7 @@ impl Journal {
             node: place.node,
             protocol,
             durability: place.durability,
+            promises: place.promises,
             segment_bytes: SEGMENT_BYTES,
             queue_bytes: unsynced,
         };
@@ -300,6 +301,7 @@ mod tests {
                 listen_peer: String::new(),
                 data_dir: directory.to_owned(),
                 durability: Durability::Os,
+                promises: false,
                 rejoining: None,
                 stage: Stage::New,
                 founded: None,

@@ -18,7 +18,7 @@ use std::time::Duration;
 use mio::{Events, Poll, Token, Waker};
 use quorate_blocks::admission::Stage;
 use quorate_blocks::reach::{self, Reach, Timeouts};
-use quorate_core::{ProcessId, ProxyId, Random, Request, RequestId, Settings, Status, Time};
+use quorate_core::{Diskless, ProcessId, ProxyId, Random, Request, RequestId, Settings, Status, Time};
 use quorate_runtime::Effects;
 use quorate_tls::Credentials;
 use tracing::{error, info};
@@ -246,7 +246,7 @@ impl<F: Frontend> Loop<F> {
                 let Place { node, data_dir, durability, rejoining, stage, .. } = place;
                 let (recovered, restarted) = (opened.saved.records.len(), opened.saved.restarted);
                 levels = Levels::new(Some(opened.mark), !restarted && stage == Stage::New);
-                if !can.diskless {
+                if can.diskless != Diskless::All {
                     let members = directory.group().all();
                     let entry = Entry { node, stage, members, incarnation, can, least: reach };
                     let alike = reach::alike(&configured);

@@ -28,12 +28,14 @@ pub struct Budget {
     pub faults: Option<&'static str>,
     /// As `key=value`.
     pub settings: &'static [&'static str],
+    /// Whether nodes keep their data in memory alone.
+    pub diskless: bool,
 }
 
 impl Budget {
     /// With the default settings and number of nodes.
     const fn of(runs: u64) -> Budget {
-        Budget { runs, nodes: None, values: None, faults: None, settings: &[] }
+        Budget { runs, nodes: None, values: None, faults: None, settings: &[], diskless: false }
     }
 
     const fn nodes(self, nodes: usize) -> Budget {
@@ -52,6 +54,10 @@ impl Budget {
         Budget { settings, ..self }
     }
 
+    const fn diskless(self) -> Budget {
+        Budget { diskless: true, ..self }
+    }
+
     /// The flags of `quorate sim`.
     pub fn flags(&self) -> Vec<String> {
         let nodes = self.nodes.iter().flat_map(|nodes| ["--nodes".to_owned(), nodes.to_string()]);
@@ -59,7 +65,8 @@ impl Budget {
         let faults = self.faults.iter().flat_map(|faults| ["--faults", faults].map(str::to_owned));
         let settings = self.settings.iter().flat_map(|setting| ["--set", setting].map(str::to_owned));
         let runs = ["--runs".to_owned(), self.runs.to_string()];
-        runs.into_iter().chain(nodes).chain(values).chain(faults).chain(settings).collect()
+        let diskless = self.diskless.then(|| "--diskless".to_owned());
+        runs.into_iter().chain(nodes).chain(values).chain(faults).chain(settings).chain(diskless).collect()
     }
 }
 
@@ -226,6 +233,10 @@ macro_rules! each_protocol {
                     Budget::of(100).with(&["reads=eager-alr"]),
                     Budget::of(50).nodes(5).with(&["reads=eager-alr"]),
                     Budget::of(60).faults("all,lost-links"),
+                    Budget::of(100).diskless(),
+                    Budget::of(50).nodes(5).diskless(),
+                    Budget::of(20).nodes(7).diskless(),
+                    Budget::of(30).with(&["reads=eager-alr"]).diskless(),
                 ],
                 facts: &[
                     "Applied", "Executed", "Installed", "Live", "Valid", "Invalid", "Promised", "Believes",

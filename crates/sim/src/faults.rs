@@ -10,7 +10,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use quorate_check::{MILLISECOND, Nanos, SECOND};
-use quorate_core::{Capabilities, Random};
+use quorate_core::{Capabilities, Diskless, Random};
 
 use crate::network::Noise;
 
@@ -119,8 +119,8 @@ impl Kind {
             Kind::RosterChanges => can.rosters,
             Kind::LostNodes | Kind::HungDisks | Kind::SlowNodes | Kind::LostLinks => can.failover,
             Kind::WideClocks | Kind::SnapshotSources | Kind::FollowerCrashes => can.max_nodes > 1,
-            Kind::LongerTimeouts => can.max_nodes > 1 && !can.diskless,
-            Kind::WipedDisks | Kind::RolledBackDisks => can.failover && !can.diskless,
+            Kind::LongerTimeouts => can.max_nodes > 1 && can.diskless != Diskless::All,
+            Kind::WipedDisks | Kind::RolledBackDisks => can.failover && can.diskless != Diskless::All,
             Kind::ReplacedDisks => can.rejoin,
             _ => true,
         }

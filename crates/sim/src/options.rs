@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use quorate_check::Nanos;
-use quorate_core::{Capabilities, SettingsError, Topology};
+use quorate_core::{Capabilities, Diskless, SettingsError, Topology};
 use thiserror::Error;
 
-use crate::faults::Faults;
+use crate::faults::{Faults, Kind};
 
 /// What to simulate. [`Options::default`] is the size at which ten thousand runs take minutes.
 #[derive(Clone, Debug)]
@@ -38,6 +38,8 @@ pub struct Options {
     pub skip: Vec<usize>,
     /// The group begins with another's state, as after a restore, and not with nothing.
     pub founded: bool,
+    /// Nodes keep their data in memory alone (`--durability none`).
+    pub diskless: bool,
 }
 
 impl Default for Options {
@@ -56,6 +58,7 @@ impl Default for Options {
             until: None,
             skip: Vec::new(),
             founded: false,
+            diskless: false,
         }
     }
 }
@@ -84,6 +87,11 @@ pub enum OptionsError {
     /// More or fewer clients than can be simulated.
     #[error("{0} clients: choose 1 to 1000")]
     Clients(usize),
+    /// Data in memory alone, of a protocol that relies on what it has written.
+    #[error(
+        "{0} keeps its data on disks: --diskless is for protocols that run with --durability none, such as hermes"
+    )]
+    NeedsDisk(&'static str),
     /// A fault that is asked for by name and that the protocol is not made for.
     #[error("{fault} cannot happen to {protocol}: see `quorate protocols {protocol}`, or write all")]
     Impossible {
@@ -113,7 +121,13 @@ impl Options {
         if self.values > MAX_VALUES {
             return Err(OptionsError::Values(self.values));
         }
-        match self.faults.named().iter().find(|kind| !kind.possible(&can)) {
+        if self.diskless && can.diskless != Diskless::Data {
+            return Err(OptionsError::NeedsDisk(protocol));
+        }
+        // One after the other would start again and lose its memory.
+        let is_possible =
+            |kind: &Kind| kind.possible(&can) && !(self.diskless && *kind == Kind::LongerTimeouts);
+        match self.faults.named().iter().find(|kind| !is_possible(kind)) {
             Some(kind) => Err(OptionsError::Impossible { protocol, fault: kind.name() }),
             None => Ok(()),
         }
@@ -152,6 +166,9 @@ impl Options {
         }
         if self.founded {
             flags.push_str(" --founded");
+        }
+        if self.diskless {
+            flags.push_str(" --diskless");
         }
         flags
     }

@@ -205,9 +205,12 @@ fn configure(
     far: bool,
     mut random: Random,
 ) -> Result<Setup, SettingsError> {
-    let group = Group::of(members(options.nodes));
+    let group = Group { diskless: options.diskless, ..Group::of(members(options.nodes)) };
     let mut given = Settings::parse(&options.settings)?;
-    let timeouts = Timeouts::take(&mut given)?;
+    let timeouts = match Timeouts::take(&mut given)? {
+        Some(timeouts) if options.diskless => Some(Timeouts::stated(Some(timeouts))?),
+        timeouts => timeouts,
+    };
     protocol.configure(&group, &mut given)?;
     given.finish()?;
     let mut words = options.settings.clone();
@@ -365,6 +368,7 @@ fn build(
         .collect();
     let mut cluster = Cluster {
         can,
+        diskless: options.diskless,
         now: 0,
         queue: Queue::default(),
         nodes,

@@ -31,7 +31,7 @@ fn state_all(entry: &Entry, seed: u64, stated: &Rc<RefCell<BTreeSet<String>>>) {
         let nodes = budget.nodes.unwrap_or(Options::default().nodes).min(entry.capabilities.max_nodes);
         let settings = budget.settings.iter().map(ToString::to_string).collect();
         let faults = budget.faults.unwrap_or("all").parse().expect("kinds of faults");
-        let options = Options { nodes, settings, faults, ..Options::default() };
+        let options = Options { nodes, settings, faults, diskless: budget.diskless, ..Options::default() };
         let sink = Rc::clone(stated);
         let trace = Trace::of_facts(move |line| {
             let said = line.split_once(" fact ").map(|(_, fact)| fact);

@@ -147,10 +147,12 @@ impl Shape {
                 };
                 let waits = around.node.waits();
                 let waits = waits.map(|why| format!("; this node does not take part yet: it {why}"));
+                let lost = around.node.status().lost_memory().map(|lost| format!("; {lost}"));
                 writer.error(format!(
-                    "CLUSTERDOWN no majority answered within {} ms{unknown}{}",
+                    "CLUSTERDOWN no majority answered within {} ms{unknown}{}{}",
                     around.timeout.as_millis(),
-                    waits.unwrap_or_default()
+                    waits.unwrap_or_default(),
+                    lost.unwrap_or_default()
                 ));
             }
         }

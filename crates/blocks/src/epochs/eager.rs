@@ -15,7 +15,7 @@ use std::fmt::Debug;
 use bytes::Bytes;
 use quorate_core::{Context, NodeId, Random, Settings, SettingsError, Time, mutation};
 
-use super::{Embeds, Epochs, Event, Message};
+use super::{Embeds, Epochs, Event, Evidence, Message};
 use crate::ballot::Ballot;
 use crate::clients::PendingRead;
 use crate::prefix_log::RETRANSMIT;
@@ -124,7 +124,7 @@ impl EagerReads {
     }
 }
 
-impl<P: Copy + Ord + Debug, K: Debug> Epochs<P, K> {
+impl<P: Copy + Ord + Debug, K: Evidence> Epochs<P, K> {
     /// Asks about what was executed in this batch. What may leave at once: in a group of one.
     pub fn sync_reads<M: Embeds<P, K>>(&mut self, cx: &mut Context<'_, M>) -> Replies {
         let mut tally = match mutation::active("eager-alr/live-set") {

@@ -21,8 +21,9 @@
 //!    ([`crate::leases`]). So an acceptor first takes back what it has granted, or waits for its end. When an epoch
 //!    begins, nobody who was removed has leases of a majority.
 //! 4. *Decide*: once a majority has promised, the candidate waits for those that it has seen to work as the owner of
-//!    the last epoch, for half an election timeout at most, or else for the others for a heartbeat. A protocol makes
-//!    its statement of what each has promised with (`K`), and repeats it in its heartbeats.
+//!    the last epoch, for half an election timeout at most, or else for the others for a heartbeat; and for as long as
+//!    what was promised does not suffice ([`Evidence`]). A protocol makes its statement of what each has promised with
+//!    (`K`), and repeats it in its heartbeats.
 //!
 //! Where there are no leases, whoever has read asks a majority of the acceptors whether they have promised a later
 //! ballot ([`EagerReads`]).
@@ -85,6 +86,15 @@ impl<P, K, M> Embeds<P, K> for M where
 {
 }
 
+/// What a promise tells the candidate of its sender.
+pub trait Evidence: Debug + Sized {
+    /// Whether an epoch can begin with these promises, of a majority of the acceptors. Otherwise the candidate waits for
+    /// more ([`Epochs::stalled`]).
+    fn suffices(_acceptors: NodeSet, _promises: &BTreeMap<NodeId, Self>) -> bool {
+        true
+    }
+}
+
 /// What the protocol has to do.
 #[must_use]
 #[derive(Debug)]
@@ -138,6 +148,8 @@ pub struct Candidate<K> {
     since: Time,
     /// Since when a majority has promised, itself among them.
     enough: Option<Time>,
+    /// It has waited for others long enough, and what was promised does not suffice.
+    stalled: bool,
 }
 
 /// What only an owner has.
@@ -180,7 +192,7 @@ pub struct Epochs<P, K> {
     reads_until: Option<Time>,
 }
 
-impl<P: Copy + Ord + Debug, K: Debug> Epochs<P, K> {
+impl<P: Copy + Ord + Debug, K: Evidence> Epochs<P, K> {
     /// After a start, with the ballot that was promised last. `patient`: another is to own the first epoch. `bound`: an
     /// earlier life may have granted leases.
     pub fn new<M: Embeds<P, K>>(

@@ -4,10 +4,10 @@ use std::fmt::Debug;
 
 use quorate_core::{Context, Fact, NodeId, NodeSet, Time, mutation};
 
-use super::{Embeds, Epochs, Event, Timer};
+use super::{Embeds, Epochs, Event, Evidence, Timer};
 use crate::leases::{Changed, lease};
 
-impl<P: Copy + Ord + Debug, K: Debug> Epochs<P, K> {
+impl<P: Copy + Ord + Debug, K: Evidence> Epochs<P, K> {
     /// Starts, renews or repeats the promises to readers, while the owner is heard.
     pub fn tend_leases<M: Embeds<P, K>>(&mut self, cx: &mut Context<'_, M>) {
         let now = cx.now();

@@ -5,12 +5,12 @@ use std::fmt::Debug;
 
 use quorate_core::{Context, NodeId, NodeSet, Time, mutation};
 
-use super::{Candidate, Embeds, Epochs, Event, Message, Owner, Polling, Role, Timer, Wanted};
+use super::{Candidate, Embeds, Epochs, Event, Evidence, Message, Owner, Polling, Role, Timer, Wanted};
 use crate::ballot::Ballot;
 use crate::clients::PendingRead;
 use crate::quorum::Verdict;
 
-impl<P: Copy + Ord + Debug, K: Debug> Epochs<P, K> {
+impl<P: Copy + Ord + Debug, K: Evidence> Epochs<P, K> {
     pub(super) fn on_election_timer<M: Embeds<P, K>>(&mut self, own: P, cx: &mut Context<'_, M>) -> Event<K> {
         if self.owns() {
             return Event::Nothing;
@@ -111,6 +111,14 @@ impl<P: Copy + Ord + Debug, K: Debug> Epochs<P, K> {
         if let Role::Candidate(candidate) = &self.role { Some(candidate.since) } else { None }
     }
 
+    /// As a candidate that waits for more promises than those of a majority, which it has: these.
+    pub fn stalled(&self) -> Option<&BTreeMap<NodeId, K>> {
+        match &self.role {
+            Role::Candidate(candidate) if candidate.stalled => Some(&candidate.promises),
+            _ => None,
+        }
+    }
+
     pub(super) fn on_promise<M: Embeds<P, K>>(
         &mut self,
         from: NodeId,
@@ -138,13 +146,18 @@ impl<P: Copy + Ord + Debug, K: Debug> Epochs<P, K> {
             true => candidate.tally.missing().is_empty(),
             false => late.is_empty(),
         };
-        let Some(enough) = candidate.enough.filter(|_| in_time || all) else { return Event::Nothing };
+        let waited = in_time || all || candidate.stalled;
+        let Some(enough) = candidate.enough.filter(|_| waited) else { return Event::Nothing };
         // Those who have promised give it an election timeout, and whoever is far needs as long as it took to get
         // there: before it promises, it takes leases back as the others did.
         let from = if mutation::active("epochs/early-end") { candidate.since } else { enough };
         let rest = (self.timeouts.election / 2).saturating_sub(now.since(from));
         if !late.is_empty() && !rest.is_zero() {
             cx.set_timer(Timer::Decide.into(), rest);
+            return Event::Nothing;
+        }
+        if !K::suffices(self.members.voters, &candidate.promises) {
+            candidate.stalled = true;
             return Event::Nothing;
         }
         let promises = std::mem::take(&mut candidate.promises);
@@ -232,7 +245,8 @@ impl<P: Copy + Ord + Debug, K: Debug> Epochs<P, K> {
         self.role = Role::Member;
         if owner == self.me {
             let (tally, promises) = (self.members.tally(), BTreeMap::new());
-            self.role = Role::Candidate(Candidate { tally, promises, awaited, since, enough: None });
+            let candidate = Candidate { tally, promises, awaited, since, enough: None, stalled: false };
+            self.role = Role::Candidate(candidate);
             self.solicit(own, cx);
         }
         self.restart_patience(cx);

@@ -141,7 +141,8 @@ impl<F: Frontend> Loop<F> {
         }
     }
 
-    /// Logs changes of role, leader and ballot; and now and then, that the wall clock is off.
+    /// Logs changes of role, leader and ballot, and when memory is lost or whole again; and now and then, that the wall
+    /// clock is off.
     fn show_status(&mut self, now: Time) {
         let status = self.machines.status();
         if let Some((_, off)) = status.facts.iter().find(|(name, _)| *name == WALL_CLOCK)
@@ -151,6 +152,11 @@ impl<F: Frontend> Loop<F> {
                 unsaid,
                 "this node's wall clock is {off}: keys and sessions expire by theirs; set it right"
             );
+        }
+        match (self.shown.as_ref().and_then(Status::lost_memory), status.lost_memory()) {
+            (before, Some(lost)) if before.as_ref() != Some(&lost) => warn!("{lost}"),
+            (Some(_), None) => info!("this node has all data in memory again"),
+            _ => {}
         }
         let key = |status: &Status| (status.role, status.leader, status.ballot.clone());
         if self.shown.as_ref().map(key) != Some(key(&status)) {

@@ -11,7 +11,7 @@ use quorate_core::{FeatureLevel, NodeId, Payload, Saved};
 use super::background::Background;
 use super::error::{Failure, StorageError};
 use super::files::{Dir, Disk};
-use super::identity::{self, Identity, Lock};
+use super::identity::{self, Identity, Lock, Logged};
 use super::memo::Memo;
 use super::pool::Pool;
 use super::recovery::Start;
@@ -28,8 +28,8 @@ pub struct Owner {
     pub node: NodeId,
     /// The protocol that understands the records.
     pub protocol: String,
-    /// Whether a log is kept there; not with `--durability none`.
-    pub log: bool,
+    /// Whether its data are there; not with `--durability none`.
+    pub has_data: bool,
 }
 
 /// Whose directory this is; `None` if it is nobody's. Changes nothing.
@@ -38,7 +38,8 @@ pub fn owner(directory: &Path) -> Result<Option<Owner>, StorageError> {
         Some(identity) => identity,
         None => return Ok(None),
     };
-    Ok(Some(Owner { cluster, initial: founded.unwrap_or(cluster), node, protocol, log }))
+    let (initial, has_data) = (founded.unwrap_or(cluster), log == Logged::All);
+    Ok(Some(Owner { cluster, initial, node, protocol, has_data }))
 }
 
 fn open(directory: &Path) -> Result<Dir, StorageError> {

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use quorate_core::{FeatureLevel, NodeId, Payload};
 
 use super::files::{Dir, File, Files};
-use super::identity::Identity;
+use super::identity::{Identity, Logged};
 use super::segment::{ALIGN, HEADER, Place};
 use super::{Durability, Found, Options, SMALLEST_SEGMENT, StorageError, find, segment, snapshot};
 
@@ -102,6 +102,7 @@ fn options() -> Options {
         node: NodeId::new(1).expect("valid"),
         protocol: "test",
         durability: Durability::Fsync,
+        promises: false,
         segment_bytes: SMALLEST_SEGMENT,
         founded: None,
         queue_bytes: 1 << 20,
@@ -111,7 +112,7 @@ fn options() -> Options {
 fn me() -> Identity {
     let Options { cluster, node, .. } = options();
     let level = FeatureLevel::FIRST;
-    Identity { cluster, node, protocol: "test".to_owned(), log: true, disk: 7, founded: None, level }
+    Identity { cluster, node, protocol: "test".to_owned(), log: Logged::All, disk: 7, founded: None, level }
 }
 
 /// A directory, and the digest of its identity.

@@ -42,12 +42,37 @@ pub(super) struct Identity {
     pub(super) founded: Option<u64>,
     pub(super) node: NodeId,
     pub(super) protocol: String,
-    /// Whether a log is kept here; not with `--durability none`.
-    pub(super) log: bool,
+    /// What the log here has.
+    pub(super) log: Logged,
     /// Random: tells the directory from others of the same node.
     pub(super) disk: u128,
     /// The highest feature level that anything in the directory may need.
     pub(super) level: FeatureLevel,
+}
+
+/// What of a replica's records goes to the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Logged {
+    /// All, with `--durability fsync` or `os`.
+    All,
+    /// All that the replica persists, which is its promises and not its data, with `--durability none`.
+    Promises,
+    /// Nothing, with `--durability none`.
+    Nothing,
+}
+
+impl Logged {
+    fn word(self) -> &'static str {
+        match self {
+            Logged::All => "true",
+            Logged::Promises => "promises",
+            Logged::Nothing => "false",
+        }
+    }
+
+    fn parse(word: &str) -> Option<Logged> {
+        [Logged::All, Logged::Promises, Logged::Nothing].into_iter().find(|log| log.word() == word)
+    }
 }
 
 impl Identity {
@@ -101,7 +126,10 @@ impl Identity {
 
     /// Refuses another node's directory.
     pub(super) fn check(&self, dir: &Dir, expected: &Identity) -> Result<(), StorageError> {
-        let words = |log| if log { "--durability fsync or os" } else { "--durability none" }.to_owned();
+        let words = |log: Logged| match log {
+            Logged::All => "--durability fsync or os".to_owned(),
+            Logged::Promises | Logged::Nothing => "--durability none".to_owned(),
+        };
         // A node of a founded cluster is started by the id that its flags give, unless it is told the cluster's own.
         let own = self.founded.filter(|_| expected.founded.is_none()).unwrap_or(self.cluster);
         let rows = [
@@ -140,6 +168,7 @@ impl Identity {
 
     fn lines(&self) -> String {
         let Identity { cluster, founded, node, protocol, log, disk, level } = self;
+        let log = log.word();
         let (format, level) = match *level {
             FeatureLevel::FIRST if founded.is_some() => (FOUNDED, String::new()),
             FeatureLevel::FIRST => (PLAIN, String::new()),
@@ -169,7 +198,7 @@ impl Identity {
             founded,
             node: NodeId::new(field("node")?.parse().ok()?)?,
             protocol: field("protocol")?.to_owned(),
-            log: field("log")?.parse().ok()?,
+            log: Logged::parse(field("log")?)?,
             disk: u128::from_str_radix(field("disk")?, 16).ok()?,
             level,
         })

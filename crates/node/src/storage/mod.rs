@@ -46,7 +46,7 @@ use crate::config::Durability;
 use background::Background;
 use blocks::BLOCK;
 use files::{Dir, Disk};
-use identity::{Identity, Lock};
+use identity::{Identity, Lock, Logged};
 use log::Kept;
 use pool::Pool;
 use recovery::Start;
@@ -86,6 +86,8 @@ pub struct Options {
     pub protocol: &'static str,
     /// When a record counts as durable.
     pub durability: Durability,
+    /// Whether what the replica persists is its promises, without `durability`: a log is kept and synced all the same.
+    pub promises: bool,
     /// Bytes of a segment; see [`SEGMENT_BYTES`].
     pub segment_bytes: u64,
     /// Bytes that may wait for the disk before [`Log::is_full`].
@@ -100,7 +102,11 @@ impl Options {
             founded: self.founded,
             node: self.node,
             protocol: self.protocol.to_owned(),
-            log: self.durability != Durability::None,
+            log: match self.durability {
+                Durability::Fsync | Durability::Os => Logged::All,
+                Durability::None if self.promises => Logged::Promises,
+                Durability::None => Logged::Nothing,
+            },
             disk,
             level: FeatureLevel::FIRST,
         }
@@ -197,7 +203,7 @@ struct Found {
 fn find(dir: &Dir, options: &Options, fresh: u128, background: bool) -> Result<Found, StorageError> {
     let expected = options.identity(fresh);
     let mode = Mode {
-        sync: options.durability == Durability::Fsync,
+        sync: options.durability == Durability::Fsync || expected.log == Logged::Promises,
         segment_bytes: options.segment_bytes.max(SMALLEST_SEGMENT).next_multiple_of(BLOCK as u64),
         spares: if background { SPARES } else { 1 },
         background,
@@ -216,7 +222,7 @@ fn find(dir: &Dir, options: &Options, fresh: u128, background: bool) -> Result<F
             expected
         }
     };
-    if !identity.log {
+    if identity.log == Logged::Nothing {
         return Ok(Found { identity, restarted, snapshot: None, records: Vec::new(), kept: None });
     }
     let digest = identity.digest();
@@ -252,7 +258,7 @@ fn find(dir: &Dir, options: &Options, fresh: u128, background: bool) -> Result<F
 
 /// Makes a directory's first files; the identity comes last, so that a directory without one holds nothing yet.
 fn create(dir: &Dir, identity: &Identity, mode: Mode) -> Result<(), StorageError> {
-    if identity.log {
+    if identity.log != Logged::Nothing {
         let capacity = mode.segment_bytes.min(FIRST_SEGMENT);
         segment::prepare(dir, identity.digest(), 1, capacity, &Background::hurried())?;
     }

@@ -36,7 +36,7 @@ impl Protocol for Toy {
         leaderless: false,
         rejoin: false,
         rosters: false,
-        diskless: true,
+        diskless: Diskless::All,
         reads: "none",
         consistency: |_| Consistency::Linearizable,
         min_nodes: 1,

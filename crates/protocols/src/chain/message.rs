@@ -161,6 +161,8 @@ pub struct Known {
 }
 wire_struct!(Known { last_index, wall });
 
+impl epochs::Evidence for Known {}
+
 /// Indexes stay below this in any group that there will ever be; who adds to one does not overflow.
 const INDEXES: u64 = 1 << 56;
 

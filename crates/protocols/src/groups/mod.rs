@@ -71,7 +71,7 @@ impl AnyProtocol for Groups {
             leaderless: one.leaderless && other.leaderless,
             transfer: one.transfer && other.transfer,
             rejoin: one.rejoin && other.rejoin,
-            diskless: one.diskless && other.diskless,
+            diskless: one.diskless.min(other.diskless),
             reads: if one.reads == other.reads { one.reads } else { "as each group's protocol does" },
             // Others are refused where there are several groups.
             consistency: |_| Consistency::Linearizable,

@@ -1,11 +1,12 @@
 //! What a driver asks of a replica: what is to be saved, a read without a client, its status.
 
 use bytes::Bytes;
+use quorate_blocks::ballot::Ballot;
 use quorate_blocks::epochs::Role;
 use quorate_blocks::state::{Replicated, samples_of};
 use quorate_blocks::walls::Own;
 use quorate_core::{Context, Instant, Salvaged, Saved, Snapshot, Status, Wire};
-use quorate_store::{Command, CommandError, Reply};
+use quorate_store::{Command, CommandError, Reply, Store};
 
 use super::keys::Keys;
 use super::replica::{Head, Replica};
@@ -13,10 +14,13 @@ use super::{Config, Message, Record};
 
 impl quorate_core::Replica for Replica {
     fn save(&self) -> Saved<Record> {
-        let (promised, entered, whole, committed) =
-            (self.epochs.promised, self.entered, self.is_whole, self.committed);
-        let head = Head { promised, entered, whole, committed };
-        Saved { restarted: true, snapshot: Some(self.keys.freeze(head.to_bytes())), records: Vec::new() }
+        let diskless = self.config.group.diskless;
+        let (promised, entered) = (self.epochs.promised, self.entered);
+        let head = Head { promised, entered, whole: self.is_whole && !diskless, committed: self.committed };
+        // With what the group began it may begin until this member is live.
+        let in_memory = diskless && entered > Ballot::ZERO;
+        let keys = if in_memory { Keys::new(Store::new()) } else { self.keys.clone() };
+        Saved { restarted: true, snapshot: Some(keys.freeze(head.to_bytes())), records: Vec::new() }
     }
 
     /// All members begin with it, so all are whole.
@@ -105,6 +109,7 @@ impl quorate_core::Replica for Replica {
             samples: samples_of(self.keys.store()).into(),
             facts: vec![("live", live.join(" "))],
         };
+        status.facts.extend(self.losses());
         let own = Own { me: self.me, wall: at.wall, now: at.now };
         self.walls.tell(own, &|wall| self.epochs.members.reached(wall), &mut status);
         status.samples.extend(self.epochs.leases.samples(until, at.now));

@@ -6,13 +6,13 @@
 //! majority, are among those who promise. So of those who promise, whoever was live in the latest of these epochs and
 //! whole there has everything that was ever committed, and starts whole; the others start as shadows (`transfer.rs`).
 //! If all who were whole are missing, the owner gathers what all have who have promised: a majority, so every committed
-//! version is among theirs.
+//! version is among theirs. Where members may lose what they had in memory alone, that takes more (`memory.rs`).
 
 use std::collections::BTreeMap;
 
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::epochs::{self, Event};
-use quorate_core::{Context, Fact, NodeId, NodeSet, Time, mutation};
+use quorate_core::{Context, Fact, NodeId, NodeSet, mutation};
 
 use super::message::Known;
 use super::replica::Replica;
@@ -37,11 +37,6 @@ impl Replica {
     pub(super) fn on_epoch_timer(&mut self, timer: epochs::Timer, cx: &mut Context<'_, Self>) {
         let event = self.epochs.on_timer(timer, (), cx);
         self.on_event(event, cx);
-    }
-
-    /// What a promise of this member tells.
-    fn known(&self) -> Known {
-        Known { entered: self.entered, whole: self.is_whole }
     }
 
     /// Wants an epoch of its own.
@@ -72,7 +67,7 @@ impl Replica {
         let is_whole = |node: &NodeId| match promises[node] {
             // Nobody was ever live: all begin with the same.
             _ if latest == Ballot::ZERO => true,
-            Known { entered, whole } => {
+            Known { entered, whole, .. } => {
                 whole && (entered == latest || mutation::active("hermes/whole-before"))
             }
         };
@@ -119,13 +114,15 @@ impl Replica {
             self.whole = self.whole.union(whole);
             self.epochs.tend_leases(cx);
         }
-        cx.send(from, Message::HeartbeatReply { ballot, whole: self.is_whole && self.is_live() });
+        let (whole, lost) = (self.is_whole && self.is_live(), !self.takes_part());
+        cx.send(from, Message::HeartbeatReply { ballot, whole, lost });
     }
 
     /// It is known who is live in this epoch.
     fn adopt(&mut self, live: NodeSet, whole: NodeSet, cx: &mut Context<'_, Self>) {
-        self.whole = whole;
-        self.epochs.adopt(live, live);
+        (self.whole, self.amnesia) = (whole, None);
+        let readers = if self.takes_part() { live } else { live.without(self.me) };
+        self.epochs.adopt(live, readers);
         if !self.is_live() {
             return self.stop_serving(cx);
         }
@@ -133,7 +130,7 @@ impl Replica {
         self.is_whole = whole.contains(self.me) || (is_back && self.is_whole);
         if !is_back || whole.contains(self.me) {
             self.entered = self.epochs.promised;
-            cx.persist(Record::Entered { ballot: self.entered, whole: self.is_whole });
+            self.persist_entered(cx);
         }
         let (number, is_whole) = (self.epochs.promised.number(), self.is_whole);
         cx.note(|| Fact::Live { number, whole: is_whole });
@@ -142,9 +139,20 @@ impl Replica {
         self.epochs.ask_for_leases(cx);
     }
 
-    pub(super) fn on_heartbeat_reply(&mut self, from: NodeId, whole: bool, now: Time) {
-        self.epochs.hear(from, now);
-        if self.epochs.owns() && whole && self.epochs.live().contains(from) {
+    pub(super) fn on_heartbeat_reply(
+        &mut self,
+        from: NodeId,
+        (whole, lost): (bool, bool),
+        cx: &mut Context<'_, Self>,
+    ) {
+        self.epochs.hear(from, cx.now());
+        if !self.epochs.owns() || !self.epochs.live().contains(from) {
+            return;
+        }
+        if lost {
+            // Nothing is committed any more in an epoch that it was live in.
+            self.stand(cx);
+        } else if whole {
             self.whole.insert(from);
         }
     }

@@ -37,6 +37,18 @@ pub enum Message {
         ballot: Ballot,
         /// Whether the sender has everything.
         whole: bool,
+        /// Whether the sender takes no part in this epoch, because it has lost what it acknowledged in it.
+        lost: bool,
+    },
+    /// From a candidate that a majority has promised its ballot, to all members: I wait, since nobody who has promised
+    /// has everything.
+    Amnesia {
+        /// The ballot that is promised.
+        ballot: Ballot,
+        /// Who has lost its memory.
+        lost: NodeSet,
+        /// Who has not promised.
+        missing: NodeSet,
     },
     /// A member is about to stop.
     Leave {
@@ -98,7 +110,7 @@ wire_enum!(Message {
     2 => Lease(message),
     3 => Epoch(message),
     8 => Heartbeat { ballot, live, whole, sent },
-    9 => HeartbeatReply { ballot, whole },
+    9 => HeartbeatReply { ballot, whole, lost },
     10 => Leave { ballot },
     11 => ClockRequest(request),
     12 => ClockReply { request, wall },
@@ -107,6 +119,7 @@ wire_enum!(Message {
     15 => Val { ballot, keys },
     16 => Fetch { ballot, after },
     17 => Page { ballot, after, versions, last },
+    18 => Amnesia { ballot, lost, missing },
 });
 
 /// What a promise tells the candidate.
@@ -116,8 +129,10 @@ pub struct Known {
     pub entered: Ballot,
     /// Whether it had everything that was committed until it left that epoch.
     pub whole: bool,
+    /// Whether it has lost versions that it has acknowledged, in whichever epoch, and does not have them again.
+    pub lost: bool,
 }
-wire_struct!(Known { entered, whole });
+wire_struct!(Known { entered, whole, lost });
 
 /// A member has a version, durably.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,6 +164,7 @@ impl Message {
             Message::Client(_)
             | Message::Lease(_)
             | Message::Heartbeat { .. }
+            | Message::Amnesia { .. }
             | Message::ClockRequest(_)
             | Message::ClockReply { .. } => None,
         }
@@ -172,9 +188,10 @@ impl quorate_core::Message for Message {
         match self {
             Message::Epoch(message) => message.release(),
             // The version: who forgot it in a crash would give its number to another. What is an answer is acknowledged
-            // by others as if it were one.
+            // by others as if it were one. Where versions are in no record: that its epoch was entered.
             Message::Inv { .. } => Release::AfterSync,
-            // The version: all who are live have what is committed.
+            // The version: all who are live have what is committed. Where versions are in no record: that its epoch was
+            // entered, or a later life would not know that it has lost something.
             Message::Ack { .. } => Release::AfterSync,
             // Binds nobody. Whose disk hangs is silent so, and is taken for dead.
             Message::HeartbeatReply { .. } => Release::AfterSync,
@@ -191,6 +208,7 @@ impl quorate_core::Message for Message {
             Message::Page { .. } => Release::Now,
             // Bind nobody.
             Message::Leave { .. }
+            | Message::Amnesia { .. }
             | Message::ClockRequest(_)
             | Message::ClockReply { .. }
             | Message::Fetch { .. } => Release::Now,
@@ -254,9 +272,9 @@ pub enum Record {
         /// Whether it has everything that was committed before.
         whole: bool,
     },
-    /// A version that it has adopted, or written.
+    /// A version that it has adopted, or written; unless keys are in memory alone.
     Version(Version),
-    /// This version is committed. Saves work after a restart; safety does not need it.
+    /// This version is committed. Saves work after a restart; safety does not need it. As above.
     Valid {
         /// The key.
         key: Key,

@@ -15,6 +15,7 @@
 //! | a key that is not valid in time is replayed by whoever has it | `writes.rs` `look_after_keys` |
 //! | another epoch: no acknowledgement of an earlier one counts, what is pending is replayed | `writes.rs` `take_up` |
 //! | who was left out comes back as a shadow | `epochs.rs` `decide`, `transfer.rs` |
+//! | without durability: who restarts comes back as a shadow; no epoch begins without what was committed | `memory.rs` |
 //! | exactly once | `record.rs` |
 //!
 //! # Why it is right
@@ -49,12 +50,15 @@
 //! - *No command on several keys*, no users and no limits on the data, which are no keys ([`Capabilities::multi_key`]).
 //! - *A key's value, all fields of a hash together, is at most 1 MiB*: it is sent whole with every write.
 //! - *Deleted keys are remembered*, with their record: a late version must not bring one back.
+//! - *Without durability* (`--durability none`) keys are in memory alone, and what acceptors promise is on their disks:
+//!   `memory.rs` has the argument.
 //! - *Members do not change while the group runs*: `quorate member` is refused.
 
 mod driven;
 mod epochs;
 mod invariants;
 mod keys;
+mod memory;
 mod message;
 mod reads;
 mod record;
@@ -67,7 +71,7 @@ use quorate_blocks::election::ElectionTimeouts;
 use quorate_blocks::epochs::Reads;
 use quorate_blocks::leases::lease::LeaseConfig;
 use quorate_blocks::settings;
-use quorate_core::{Capabilities, Group, Protocol, Settings, SettingsError};
+use quorate_core::{Capabilities, Diskless, Group, Protocol, Settings, SettingsError};
 
 pub use message::{Message, Record};
 pub use replica::{Replica, Timer};
@@ -96,6 +100,7 @@ impl Protocol for Hermes {
         total_order: false,
         multi_key: false,
         leaderless: true,
+        diskless: Diskless::Data,
         reads: "at any replica, under a lease (bounded drift); or almost-local",
         ..Capabilities::LOGGED
     };

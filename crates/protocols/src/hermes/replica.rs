@@ -14,6 +14,7 @@ use quorate_core::{
 use quorate_store::{Key, Store};
 
 use super::keys::Keys;
+use super::memory::{Amnesia, Loss};
 use super::message::Known;
 use super::transfer::Transfer;
 use super::writes::Coordinator;
@@ -45,6 +46,10 @@ pub struct Replica {
     /// The last epoch in which this replica was live, and whether it has everything that was committed until then.
     pub(super) entered: Ballot,
     pub(super) is_whole: bool,
+    /// With keys in memory alone: what the last restart has lost.
+    pub(super) loss: Option<Loss>,
+    /// Why no epoch begins, as far as this member was told.
+    pub(super) amnesia: Option<Amnesia>,
     pub(super) disk_full: bool,
     /// Since when it has had no leases.
     pub(super) leaseless: Option<Time>,
@@ -121,6 +126,12 @@ impl Machine for Replica {
                 Record::Valid { .. } => {}
             }
         }
+        let diskless = config.group.diskless;
+        let loss = Replica::loss(diskless, (promised, entered));
+        if loss.is_some() {
+            (keys, committed) = (none(), 0);
+            whole = mutation::active("hermes/whole-without-memory");
+        }
         let patient = saved.restarted || config.group.waits_for_first_leader(me);
         let is_bound = saved.restarted && config.reads == Reads::Lease;
         let times = (config.timeouts, config.lease);
@@ -131,6 +142,8 @@ impl Machine for Replica {
             whole: NodeSet::EMPTY,
             entered,
             is_whole: whole,
+            loss,
+            amnesia: None,
             disk_full: false,
             leaseless: None,
             keys,
@@ -174,7 +187,8 @@ impl Machine for Replica {
             Message::Heartbeat { ballot, live, whole, .. } => {
                 self.on_heartbeat(from, ballot, (live, whole), cx)
             }
-            Message::HeartbeatReply { whole, .. } => self.on_heartbeat_reply(from, whole, cx.now()),
+            Message::HeartbeatReply { whole, lost, .. } => self.on_heartbeat_reply(from, (whole, lost), cx),
+            Message::Amnesia { ballot, lost, missing } => self.on_amnesia(from, ballot, (lost, missing), cx),
             Message::Leave { .. } => self.on_leave(from, cx),
             Message::ClockRequest(request) => cx.send(from, Message::ClockReply { request, wall: cx.wall() }),
             Message::ClockReply { request, wall } => self.on_clock_reply(from, request, wall, cx),
@@ -220,7 +234,7 @@ impl Machine for Replica {
 
 impl Replica {
     pub(super) fn is_live(&self) -> bool {
-        self.epochs.live().contains(self.me)
+        self.epochs.live().contains(self.me) && self.takes_part()
     }
 
     /// Whether it coordinates writes and, with leases, answers reads.
@@ -248,6 +262,7 @@ impl Replica {
         let request = ClockRequest { life: self.life, sent: cx.now() };
         cx.send_all(unknown, Message::ClockRequest(request));
         self.speak(cx);
+        self.tell_amnesia(cx);
         self.epochs.solicit((), cx);
         self.epochs.tend_leases(cx);
         self.repeat_fetch(cx);

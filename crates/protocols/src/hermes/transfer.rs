@@ -6,15 +6,15 @@
 //!
 //! A page may come late, as the answer to an earlier life of the shadow. It is as good as another of this epoch: its
 //! sender was whole when it made it, so it has what was committed before the epoch; and what is committed in the epoch
-//! the shadow has acknowledged, in whichever life, and so has.
+//! the shadow has acknowledged, in whichever life, and so has. One that loses its memory takes part in later epochs only.
 
 use quorate_blocks::prefix_log::RETRANSMIT;
 use quorate_core::{Context, Fact, NodeId, Time};
 use quorate_store::Key;
 
+use super::Message;
 use super::keys::Version;
 use super::replica::Replica;
-use super::{Message, Record};
 
 /// A source that does not answer so often is replaced by another.
 const TRIES: u32 = 8;
@@ -104,8 +104,9 @@ impl Replica {
 
     fn become_whole(&mut self, cx: &mut Context<'_, Self>) {
         (self.transfer, self.is_whole) = (None, true);
+        self.loss.iter_mut().for_each(|loss| loss.made_up = true);
         let number = self.epochs.promised.number();
-        cx.persist(Record::Entered { ballot: self.epochs.promised, whole: true });
+        self.persist_entered(cx);
         cx.note(|| Fact::Installed { slot: number });
         cx.note(|| Fact::Live { number, whole: true });
         self.whole.insert(self.me);

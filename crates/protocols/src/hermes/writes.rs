@@ -114,7 +114,8 @@ impl Replica {
         if write.command.is_empty() {
             return self.answer(&write, Bytes::new());
         }
-        let full = self.disk_full.then_some(CommandError::DiskFull { node: self.me.get().into() });
+        let is_full = self.disk_full && !self.config.group.diskless;
+        let full = is_full.then_some(CommandError::DiskFull { node: self.me.get().into() });
         let key = match self.keys.store().decode(&write.command) {
             Err(error) => Err(error),
             Ok(command) if full.is_some() && command.grows() => Err(full.expect("it is")),
@@ -227,7 +228,7 @@ impl Replica {
     ) {
         let version = self.keys.stamp(key, at, record);
         cx.note(|| Fact::Invalid { key: digest(key) });
-        cx.persist(Record::Version(version.clone()));
+        self.persist_key(Record::Version(version.clone()), cx);
         self.coordinator.invalid.remove(key);
         self.coordinator.versions.push(version);
         let pending = Pending { at, acks: NodeSet::EMPTY, answers, sent: cx.now(), contended: false };
@@ -264,7 +265,7 @@ impl Replica {
                 return false;
             }
             self.overtake(key);
-            cx.persist(Record::Version(version.clone()));
+            self.persist_key(Record::Version(version.clone()), cx);
             cx.note(|| Fact::Invalid { key: digest(key) });
             self.keys.set_valid(key, false);
             let wait = 3 * self.config.timeouts.heartbeat;
@@ -327,7 +328,7 @@ impl Replica {
         }
         self.keys.set_valid(key, true);
         let (at, number) = (self.keys.at(key), self.epochs.promised.number());
-        cx.persist(Record::Valid { key: key.clone(), at });
+        self.persist_key(Record::Valid { key: key.clone(), at }, cx);
         cx.note(|| self.keys.fact(key, number));
         let slot = digest(&(key.clone(), at.version, at.writer).to_bytes());
         cx.note(|| Fact::Applied { slot, digest: digest(key) });

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use quorate_blocks::admission::{Memory, PeerDisk, Stage};
 use quorate_blocks::reach::Reach;
 use quorate_check::Nanos;
-use quorate_core::{GroupId, NodeId};
+use quorate_core::{Diskless, GroupId, NodeId};
 use quorate_runtime::ConfiguredProtocol;
 
 use super::Cluster;
@@ -22,7 +22,7 @@ use crate::faults::Kind;
 use crate::process::SimProcess;
 
 impl Cluster {
-    /// Whether each member takes part, or has gone for good.
+    /// Whether each member takes part with all its data, or has gone for good.
     pub(super) fn is_whole(&self) -> bool {
         let takes_part = |node: NodeId| {
             let host = usize::from(node.get()) - 1;
@@ -30,7 +30,8 @@ impl Cluster {
             let admitted = at.memory.as_ref().is_some_and(|memory| memory.stage == Stage::Admitted);
             at.lost || at.damaged || admitted && !self.is_rejoining(host)
         };
-        self.can.diskless || self.members.iter().all(takes_part)
+        let admits = self.can.diskless != Diskless::All;
+        self.remembers() && (!admits || self.members.iter().all(takes_part))
     }
 
     /// Whether a node has replaced its disk and may not take part yet. While it is down nobody knows.
@@ -87,9 +88,10 @@ impl Cluster {
     pub(super) fn damage(&mut self, kind: Kind, host: usize, down: Nanos, all: bool) {
         let (me, impaired) = (node(host), self.impaired());
         let mut with = impaired;
-        if !with.insert(me) || !self.can_spare(with) || !self.is_whole() {
+        if !with.insert(me) || !self.can_spare(with) || !self.is_whole() || !self.may_forget(host) {
             return;
         }
+        let all = all && !self.diskless;
         let copy = self.hosts[host].copy.clone().filter(|(_, memory)| self.is_remembered(host, memory));
         let strikes = match kind {
             Kind::RolledBackDisks => copy.is_some(),

@@ -1,7 +1,7 @@
 //! Lives begin and end; what outlasts them is on disk.
 
 use quorate_check::{Checker, MILLISECOND, Nanos, Process};
-use quorate_core::{Payload, Saved, Snapshot, digest};
+use quorate_core::{Diskless, Payload, Saved, Snapshot, digest};
 use quorate_runtime::AnyProcess;
 
 use super::{Cluster, Event, LAW_SAMPLE};
@@ -16,7 +16,8 @@ impl Cluster {
             return;
         }
         self.trace.mix(self.now ^ host as u64);
-        let (configs, voters) = (self.configs_of(host), Some(self.members).filter(|_| !self.can.diskless));
+        let (configs, voters) =
+            (self.configs_of(host), Some(self.members).filter(|_| self.can.diskless != Diskless::All));
         if let Err(what) = self.hosts[host].start(self.now, configs, voters) {
             self.fail("disk", what);
             return;
@@ -32,23 +33,25 @@ impl Cluster {
 
     /// Kills a host, and schedules its next life.
     pub(super) fn crash(&mut self, kind: Kind, host: usize, down: Nanos) {
-        if self.hosts[host].life.is_some() {
+        if self.hosts[host].life.is_some() && self.may_forget(host) {
             self.counts.add(kind);
             self.kill(host, down);
         }
     }
 
-    /// Kills all nodes, and schedules their next lives at different times.
+    /// Kills all nodes, or as many as may lose their memory, and schedules their next lives at different times.
     pub(super) fn crash_all(&mut self, down: Nanos) {
         self.counts.add(Kind::ClusterCrashes);
-        for host in 0..self.nodes {
+        let nodes = self.nodes;
+        let first = if self.diskless { self.random.range(0..nodes as u64) as usize } else { 0 };
+        for host in (0..nodes).map(|host| (first + host) % nodes) {
             let down = self.random.range(down..2 * down);
             self.kill(host, down);
         }
     }
 
     pub(super) fn kill(&mut self, host: usize, down: Nanos) {
-        if self.hosts[host].life.is_some() {
+        if self.hosts[host].life.is_some() && self.may_forget(host) {
             self.trace.line(self.now, &self.hosts[host], || "crashes".to_owned());
             self.end_life(host);
             self.queue.push(self.now + down, Event::Start { host });
@@ -57,6 +60,7 @@ impl Cluster {
 
     /// The process is gone, with everything that was not durable (or a part of it).
     pub(super) fn end_life(&mut self, host: usize) {
+        assert!(self.may_forget(host), "no more nodes lose their memory than the group can do without");
         let tears = self.plan.kinds.contains(Kind::TornWrites) && !self.healed;
         let at = &mut self.hosts[host];
         if at.life.take().is_none() {
@@ -126,7 +130,8 @@ impl Cluster {
         self.queue.push(self.now + 1000, Event::Checkpoint { host, epoch: *epoch });
         self.trace.line(self.now, &self.hosts[host], || "saves a checkpoint".to_owned());
         self.checkpoints += 1;
-        if self.checkpoints.is_multiple_of(LAW_SAMPLE) {
+        // What is in memory alone is in no checkpoint.
+        if self.checkpoints.is_multiple_of(LAW_SAMPLE) && !self.diskless {
             self.check_law(host);
         }
     }

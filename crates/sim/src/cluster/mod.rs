@@ -10,6 +10,7 @@
 //! | [`lives`] | starts, crashes, checkpoints |
 //! | [`impairments`] | nodes that are lost or slow for good, links that are lost |
 //! | [`disks`] | disks that are lost or rolled back |
+//! | [`forgetting`] | crashes of nodes that keep their data in memory alone |
 //! | [`handshakes`] | which disk a node takes part with |
 //! | [`measuring`] | how far nodes are from each other, and the timeouts that follow from it |
 //! | [`operator`] | changes of the group |
@@ -19,6 +20,7 @@
 mod clients;
 mod convergence;
 mod disks;
+mod forgetting;
 mod handshakes;
 mod impairments;
 mod lives;
@@ -195,6 +197,8 @@ pub(crate) struct GroupConfigs {
 pub(crate) struct Cluster {
     /// What the protocol gives and needs.
     pub can: Capabilities,
+    /// Whether nodes keep their data in memory alone.
+    pub diskless: bool,
     pub now: Nanos,
     pub queue: Queue<Event>,
     pub hosts: Vec<SimProcess>,

@@ -131,8 +131,12 @@ impl Cluster {
                 self.hosts[host].disk.slow(until, slowness);
             }
             // Counted when a node runs into it.
-            Action::FullDisk => self.hosts[host].disk.fill(until),
+            Action::FullDisk if self.may_forget(host) => self.hosts[host].disk.fill(until),
+            Action::FullDisk => {}
             Action::Drain(grace) => {
+                if !self.may_forget(host) {
+                    return;
+                }
                 let SimProcess { life: Some(life), epoch, .. } = &mut self.hosts[host] else { return };
                 if !life.draining {
                     life.draining = true;

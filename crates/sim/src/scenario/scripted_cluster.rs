@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_core::{
-    Access, Answered, FeatureLevel, Group, Instant, Managed, NodeId, NodeSet, Outcome, Payload, ProcessId,
-    ProxyId, Random, Request, RequestId, Saved, Settings, Time, Wall, Wire,
+    Access, Answered, Diskless, FeatureLevel, Group, Instant, Managed, NodeId, NodeSet, Outcome, Payload,
+    ProcessId, ProxyId, Random, Request, RequestId, Saved, Settings, Time, Wall, Wire,
 };
 use quorate_runtime::{
     AnyProtocol, ConfiguredProtocol, Effects, GroupProcess, Input, OutgoingFrame, OwnMessages, RecordLedger,
@@ -81,11 +81,18 @@ pub(super) struct ScriptedCluster {
 type Played = Result<Vec<String>, String>;
 
 impl ScriptedCluster {
-    /// `N [key=value …]`, or `N+M [key=value …]`.
+    /// `N [diskless] [key=value …]`, or `N+M [diskless] [key=value …]`.
     pub fn open(protocol: &'static dyn AnyProtocol, words: &[&str]) -> Result<(Self, Vec<String>), String> {
         let (count, settings) = words.split_first().ok_or("nodes: how many?")?;
         let (members, all) = words::nodes(count)?;
-        let group = Group::of(members);
+        let (diskless, settings) = match settings {
+            ["diskless", settings @ ..] => (true, settings),
+            settings => (false, settings),
+        };
+        if diskless && protocol.capabilities().diskless != Diskless::Data {
+            return Err(format!("{} keeps its data on disks", protocol.name()));
+        }
+        let group = Group { diskless, ..Group::of(members) };
         let configure = |group: &Group| {
             let mut settings = Settings::parse(settings)?;
             let configs = protocol.configure(group, &mut settings)?;

@@ -1,5 +1,8 @@
 //! Each safety rule of Hermes, weakened on purpose.
 
+use quorate_protocols::registry::named;
+use quorate_sim::{Options, caught};
+
 use crate::RESTLESS;
 
 caught! { "hermes",
@@ -103,4 +106,36 @@ fn a_reader_without_leases() {
 #[test]
 fn eager_reads_that_ask_nobody() {
     crate::assert_reads_alone("hermes", " reads=eager-alr", "eager-alr/ask-nobody");
+}
+
+/// Of members that keep their keys in memory alone. A seed that has caught it before is tried first.
+fn assert_caught_without_disks(mutation: &str, known: u64) {
+    let settings = RESTLESS.iter().map(ToString::to_string).collect();
+    let faults = crate::PASSING.parse().expect("kinds of faults");
+    let options = Options { settings, faults, diskless: true, ..Options::default() };
+    let find = |seed, runs| {
+        caught(named("hermes"), mutation, &Options { seed, ..options.clone() }, runs).expect("valid options")
+    };
+    let (seed, violation) = find(known, 1).or_else(|| find(0, crate::SEEDS)).expect("it goes unnoticed");
+    println!("{mutation}: seed {seed}: {violation:.200}");
+}
+
+/// What it has acknowledged before the restart counts, and is gone.
+#[test]
+fn a_member_that_lost_its_memory_and_is_back_in_the_same_epoch() {
+    assert_caught_without_disks("hermes/back-in-the-same-epoch", 0);
+}
+
+#[test]
+fn a_member_that_takes_itself_for_whole_without_its_memory() {
+    assert_caught_without_disks("hermes/whole-without-memory", 0);
+}
+
+/// One that was away is left with it, and nobody else.
+#[test]
+fn an_epoch_that_begins_without_one_who_has_everything() {
+    let text = trace!("hermes", "memory-that-is-missing");
+    let is_stale = |text: &str| text.contains("= Value(Some(b\"blue\"))");
+    crate::assert_goes_wrong("hermes", "hermes/gather-from-anybody", text, is_stale);
+    crate::assert_goes_wrong("hermes", "hermes/lost-in-silence", text, is_stale);
 }

@@ -229,6 +229,21 @@ fn without_durability_nothing_is_written_and_a_restart_is_still_known() {
 }
 
 #[test]
+fn promises_are_kept_without_durability_and_the_directory_is_never_taken_for_one_with_data() {
+    let scratch = tempfile::tempdir().unwrap();
+    let options = Options { durability: Durability::None, promises: true, ..options_in(&scratch) };
+    let Opened { mut log, .. } = open_quietly(&options).unwrap();
+    log.append([Bytes::from("a promise")]);
+    drop(log);
+    assert_eq!(open_quietly(&options).unwrap().records, ["a promise"]);
+    assert!(!owner(&options.directory).unwrap().expect("it is somebody's").has_data);
+    for durability in [Durability::Fsync, Durability::Os] {
+        let error = open_quietly(&Options { durability, ..options.clone() }).unwrap_err().to_string();
+        assert!(error.contains("--durability none"), "{error}");
+    }
+}
+
+#[test]
 fn the_checkpoint_of_a_state_machine_that_has_no_image_keeps_its_records() {
     let scratch = tempfile::tempdir().unwrap();
     let options = options_in(&scratch);

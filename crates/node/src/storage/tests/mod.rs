@@ -36,6 +36,7 @@ fn options() -> Options {
         node: NodeId::new(1).unwrap(),
         protocol: "test",
         durability: Durability::Fsync,
+        promises: false,
         segment_bytes: SMALLEST_SEGMENT,
         founded: None,
         queue_bytes: 1 << 20,

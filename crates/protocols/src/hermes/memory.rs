@@ -1,0 +1,199 @@
+//! Keys in memory alone (`--durability none`). A member keeps on disk, synced, which ballot it has promised and in which
+//! epoch it was live last: that changes with epochs, not with writes, which wait for no disk. Keys are in memory, and a
+//! restart loses them. So a member that restarts has kept its word as an acceptor, and has broken it as a copy: versions
+//! that it has acknowledged are gone. The first start is told from a restart by the epochs: a member that was never live
+//! has acknowledged nothing, and has lost nothing.
+//!
+//! A committed version was acknowledged by all who were live in its epoch. Three rules make up for those who lose it:
+//!
+//! 1. *It takes part in no epoch whose ballot it promised before the restart* ([`Loss::promised`]). There its
+//!    acknowledgements of both lives would be one: a version that it acknowledged and lost could be committed behind
+//!    what a source has just sent it, and it would take an earlier one for the last. Nor is it whole there, though it
+//!    may have said so in its promise. It tells the owner, who begins another epoch at once.
+//! 2. *It says in its promises that it has lost its memory* ([`Known::lost`]), until it is whole again: in a later epoch
+//!    it is a shadow like one that was away, and gets all keys from a member that is whole. Its disk never says that it
+//!    is whole.
+//! 3. *A candidate begins an epoch only with promises of members that have everything* ([`Known::suffices`]). Some of those who
+//!    promise were live in the last epoch that counts, since each epoch has a majority: so if one of those is whole, it
+//!    has everything. Else everything is among those who have never lost what they acknowledged if these are a
+//!    majority, since any epoch's live members, a majority too, are among them; the owner gathers it.
+//!
+//! So the group goes on while no more than *f* of its 2*f* + 1 members have lost their memory and are not whole again.
+//! Otherwise the candidate *waits*: it tells all who hear it who has lost what and who is missing, and collects promises
+//! of those who come, one of whom may have everything. When none is missing, the data are lost, and stay refused.
+//! Now and then it is silent for a while, so that another may try who reaches others.
+
+use std::collections::BTreeMap;
+
+use quorate_blocks::ballot::Ballot;
+use quorate_blocks::epochs::Evidence;
+use quorate_core::{Context, GROUP_MEMORY, MEMORY, NodeId, NodeSet, mutation};
+
+use super::message::Known;
+use super::replica::Replica;
+use super::{Message, Record};
+
+/// A candidate that waits for memory is heard for so many election timeouts, and then silent until others miss it.
+const PATIENCE: u32 = 16;
+
+/// What a restart has lost.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Loss {
+    /// The latest ballot that was promised before: in its epoch the member may have been live, and whole.
+    pub promised: Ballot,
+    /// It has everything again.
+    pub made_up: bool,
+}
+
+/// A candidate cannot begin an epoch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Amnesia {
+    /// Who has lost the memory.
+    pub lost: NodeSet,
+    /// Whose promise is missing.
+    pub missing: NodeSet,
+}
+
+impl Evidence for Known {
+    /// Whether those who have promised have everything that was ever committed.
+    fn suffices(members: NodeSet, promises: &BTreeMap<NodeId, Known>) -> bool {
+        let latest = promises.values().map(|known| known.entered).max().unwrap_or_default();
+        let begins = latest == Ballot::ZERO;
+        let has_whole = promises.values().any(|known| known.whole && known.entered == latest);
+        let kept = promises.values().filter(|known| !known.lost).count();
+        begins || has_whole || kept >= members.majority() || mutation::active("hermes/gather-from-anybody")
+    }
+}
+
+impl Replica {
+    /// What a restart finds that may have lost the memory: `entered` is the last epoch in which the member was live.
+    pub(super) fn loss(diskless: bool, (promised, entered): (Ballot, Ballot)) -> Option<Loss> {
+        (diskless && entered > Ballot::ZERO).then_some(Loss { promised, made_up: false })
+    }
+
+    /// What a promise of this member tells.
+    pub(super) fn known(&self) -> Known {
+        let lost = self.has_lost() && !mutation::active("hermes/lost-in-silence");
+        Known { entered: self.entered, whole: self.is_whole, lost }
+    }
+
+    /// Whether versions are missing that it has acknowledged.
+    pub(super) fn has_lost(&self) -> bool {
+        self.loss.is_some_and(|loss| !loss.made_up)
+    }
+
+    /// Whether it may be live in its epoch.
+    pub(super) fn takes_part(&self) -> bool {
+        let is_later = |loss: Loss| self.epochs.promised > loss.promised;
+        self.loss.is_none_or(is_later) || mutation::active("hermes/back-in-the-same-epoch")
+    }
+
+    /// Records what is on disk where keys are.
+    pub(super) fn persist_key(&self, record: Record, cx: &mut Context<'_, Self>) {
+        if !self.config.group.diskless {
+            cx.persist(record);
+        }
+    }
+
+    /// Records in which epoch it is live.
+    pub(super) fn persist_entered(&self, cx: &mut Context<'_, Self>) {
+        let whole = self.is_whole && !self.config.group.diskless;
+        cx.persist(Record::Entered { ballot: self.epochs.promised, whole });
+    }
+
+    /// As a candidate whose promises do not suffice: tells the others, who wait for its epoch.
+    pub(super) fn tell_amnesia(&mut self, cx: &mut Context<'_, Self>) {
+        let members = self.epochs.members.voters;
+        let Some(promises) = self.epochs.stalled() else { return };
+        let lost = promises.iter().filter(|(_, known)| known.lost).map(|(node, _)| *node).collect();
+        let missing = members.iter().filter(|node| !promises.contains_key(node)).collect();
+        self.amnesia = Some(Amnesia { lost, missing });
+        let since = self.epochs.stands_since().expect("it is a candidate");
+        if cx.now().since(since) < PATIENCE * self.config.timeouts.election {
+            self.epochs.monitor.heard(cx.now());
+            let ballot = self.epochs.promised;
+            cx.send_all(members.without(self.me), Message::Amnesia { ballot, lost, missing });
+        }
+    }
+
+    /// A candidate cannot begin its epoch, and waits for others.
+    pub(super) fn on_amnesia(
+        &mut self,
+        from: NodeId,
+        ballot: Ballot,
+        (lost, missing): (NodeSet, NodeSet),
+        cx: &mut Context<'_, Self>,
+    ) {
+        let members = self.epochs.members.voters;
+        let is_group = |nodes: NodeSet| nodes.intersection(members) == nodes;
+        if ballot.node() != Some(from) || !is_group(lost) || !is_group(missing) {
+            return;
+        }
+        let event = self.epochs.hear_of(from, ballot, (), cx);
+        self.on_event(event, cx);
+        if self.epochs.follow(from, ballot, cx.now()) && self.epochs.live().is_empty() {
+            self.amnesia = Some(Amnesia { lost, missing });
+        }
+    }
+
+    /// What is lost here, and in the group, in words.
+    pub(super) fn losses(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let own = "lost at the restart (--durability none): a shadow until another member has sent all keys";
+        let own = self.has_lost().then(|| (MEMORY, own.to_owned()));
+        let group = self.amnesia.map(|Amnesia { lost, missing }| {
+            let lost = names(lost);
+            let words = match missing.is_empty() {
+                true => format!("lost by too many members ({lost}): the data are gone, and nobody is served"),
+                false => format!(
+                    "lost by {lost}, and nobody who answers has everything: nobody is served before {} comes with it",
+                    names(missing)
+                ),
+            };
+            let words = format!(
+                "{words}. To begin anew with nothing, stop all nodes, remove their data directories, and start them"
+            );
+            (GROUP_MEMORY, words)
+        });
+        own.into_iter().chain(group)
+    }
+}
+
+/// `node 1, node 2`.
+fn names(nodes: NodeSet) -> String {
+    nodes.iter().map(|node| format!("node {node}")).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_epoch_begins_with_one_who_has_everything_or_with_a_majority_who_lost_nothing() {
+        // The epoch in which each of five was live last; whole, shadow (s) or without memory (x).
+        for (promises, enough) in [
+            ("0s 0s 0s", true),
+            ("3w 3s 3x", true),
+            ("3x 3x 3x 3x 3w", true),
+            ("3x 3x 2w 2w", false),
+            ("3x 2w 2w 2w", true),
+            ("3s 3s 2w", true),
+            ("3s 3s 3x", false),
+            ("3x 3x 3x 2s 2s", false),
+            ("3x 3x 2s 2s 1s", true),
+            ("3x 3x 3x 3x 3x", false),
+            ("1x 0s 0s", false),
+        ] {
+            let known = |(index, word): (usize, &str)| {
+                let (epoch, what) = word.split_at(1);
+                let entered = (0..epoch.parse().unwrap()).fold(Ballot::ZERO, |ballot, _| ballot.next(id(1)));
+                (id(index as u64 + 1), Known { entered, whole: what == "w", lost: what == "x" })
+            };
+            let promises: BTreeMap<_, _> = promises.split(' ').enumerate().map(known).collect();
+            assert_eq!(Known::suffices((1..=5).map(id).collect(), &promises), enough, "{promises:?}");
+        }
+    }
+
+    fn id(id: u64) -> NodeId {
+        NodeId::new(id).unwrap()
+    }
+}

@@ -1,0 +1,81 @@
+//! Nodes that keep their data in memory alone (`--diskless`) lose them with every crash. No group outlives the loss of
+//! more memories than it can lose disks: where a quorum of *n* nodes is *q*, no more than *n − q* are without memory at
+//! any time. A node has its memory back when it has been sent all data, and says so no more ([`MEMORY`]).
+
+use quorate_core::{MEMORY, NodeSet};
+
+use super::Cluster;
+use super::impairments::node;
+use crate::process::SimProcess;
+
+impl Cluster {
+    /// Whether a node may lose its memory now.
+    pub(super) fn may_forget(&self, host: usize) -> bool {
+        if !self.diskless || host >= self.nodes {
+            return true;
+        }
+        let mut without = self.without_memory();
+        without.insert(node(host));
+        self.can_spare(without)
+    }
+
+    /// Whether each node has its memory, or has gone for good.
+    pub(super) fn remembers(&self) -> bool {
+        let gone = |host: &SimProcess| host.lost || host.damaged || host.slow;
+        let without = self.without_memory();
+        !self.diskless || without.iter().all(|node| gone(&self.hosts[usize::from(node.get()) - 1]))
+    }
+
+    /// Nodes without memory, and those that nothing will keep from losing it: a node is about to stop, or will when it
+    /// finds its disk full.
+    fn without_memory(&self) -> NodeSet {
+        let is_without = |host: &SimProcess| {
+            let is_draining = host.life.as_ref().is_some_and(|life| life.draining);
+            let has_forgotten = host
+                .status(self.now)
+                .is_none_or(|status| status.facts.iter().any(|(name, _)| *name == MEMORY));
+            has_forgotten || is_draining || host.damaged || host.disk.is_full(self.now)
+        };
+        (0..self.nodes).filter(|host| is_without(&self.hosts[*host])).map(node).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quorate_protocols::registry::named;
+
+    use crate::faults::{Faults, Kind, KindSet};
+    use crate::run::run;
+    use crate::trace::Trace;
+    use crate::{Options, OptionsError};
+
+    #[test]
+    fn nodes_crash_and_no_more_than_the_group_can_do_without_lose_their_memory() {
+        let kinds = [Kind::Crashes, Kind::ClusterCrashes, Kind::Drains, Kind::FullDisks];
+        let faults = Faults::Only(kinds.into_iter().collect::<KindSet>());
+        for nodes in [3, 5] {
+            let options = Options { nodes, faults, diskless: true, ..Options::default() };
+            let mut crashes = 0;
+            for seed in 0..5 {
+                let run = run(named("hermes"), &options, seed, Trace::silent()).unwrap();
+                assert_eq!(run.violation, None, "{nodes} nodes, seed {seed}");
+                crashes += run.faults.of(Kind::Crashes);
+            }
+            assert!(crashes > 5, "{crashes} crashes of {nodes} nodes");
+        }
+    }
+
+    #[test]
+    fn a_protocol_that_relies_on_what_it_has_written_is_refused() {
+        let options = Options { diskless: true, ..Options::default() };
+        let refused = run(named("raft"), &options, 0, Trace::silent()).unwrap_err();
+        assert_eq!(refused, OptionsError::NeedsDisk("raft"));
+        let faults = "longer-timeouts".parse().unwrap();
+        let refused =
+            run(named("hermes"), &Options { faults, ..options.clone() }, 0, Trace::silent()).unwrap_err();
+        assert!(matches!(refused, OptionsError::Impossible { fault: "longer-timeouts", .. }), "{refused}");
+        let settings = vec!["timeouts=auto".to_owned()];
+        let refused = run(named("hermes"), &Options { settings, ..options }, 0, Trace::silent()).unwrap_err();
+        assert!(refused.to_string().contains("they would all lose their data"), "{refused}");
+    }
+}
