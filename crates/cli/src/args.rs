@@ -170,7 +170,7 @@ pub struct Up {
     /// Keep data here; otherwise in a temporary directory that is removed at the end
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
-    /// When a write counts as durable: fsync, os or none
+    /// When a write counts as durable: fsync, os, or none: data are in memory alone (hermes)
     #[arg(long, default_value = "fsync")]
     pub durability: Durability,
     /// Who knows how wrong the clock may be: auto, kernel, clock-bound, bound=DURATION or none
@@ -208,7 +208,7 @@ pub struct Serve {
     /// Where this node keeps its log and snapshots
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
-    /// When a write counts as durable: fsync, os or none [default: fsync]
+    /// When a write counts as durable: fsync, os, or none: data are in memory alone (hermes) [default: fsync]
     #[arg(long)]
     pub durability: Option<Durability>,
     /// Who knows how wrong this machine's clock may be: kernel (its NTP discipline), clock-bound (that daemon),

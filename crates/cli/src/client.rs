@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use quorate_client::{Client, Error, Login};
+use quorate_core::{GROUP_MEMORY, MEMORY};
 use quorate_node::monitor::{WARNING_DISK, WARNING_MEMORY};
 use quorate_protocols::registry;
 use quorate_store::VALUE_LIMIT;
@@ -259,7 +260,7 @@ fn verdict(
 }
 
 /// Facts that are there only if something is wrong.
-const WARNINGS: [&str; 3] = [WARNING_DISK, WARNING_MEMORY, "waiting"];
+const WARNINGS: [&str; 5] = [WARNING_DISK, WARNING_MEMORY, "waiting", MEMORY, GROUP_MEMORY];
 
 /// Whether linearizable reads of these keys are answered at one of these endpoints at least: no majority, no answer.
 /// Asks all at once, as one that is cut off says so only after a while. The error says why one of them does not.

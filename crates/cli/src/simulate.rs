@@ -83,8 +83,8 @@ fn explore(args: Sim) -> Result<(), Failure> {
         || run.diskless
     {
         return Err(Failure::wrong(
-            "an exploration has no sites, proxies, clients, values, groups or duration, and its nodes have disks: see its \
-             bounds",
+            "an exploration has no sites, proxies, clients, values, groups or duration, and its nodes have disks: see \
+             its bounds",
         ));
     }
     let bounds = Bounds {

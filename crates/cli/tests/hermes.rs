@@ -10,6 +10,11 @@ use std::process::Command;
 use load::Load;
 use support::{Cluster, Connection, Node, Resp, request, wait_for};
 
+const NO_DISK: &[&str] = &["--durability", "none"];
+
+/// What is said to an operator whose data are gone.
+const ANEW: &str = "Nobody is served. To begin anew with nothing, stop all nodes, remove their data directories, and start them";
+
 fn ok() -> Resp {
     Resp::Simple("OK".into())
 }
@@ -64,10 +69,10 @@ fn kills_and_pauses_of_any_member_lose_nothing_and_show_nothing_stale() {
     load.check(&cluster.nodes);
 }
 
-/// One at a time: it comes back without a key, and is filled by the others.
+/// Each comes back without a key, and is filled by the others; two at once by the third.
 #[test]
-fn without_durability_kills_of_one_member_at_a_time_lose_nothing_and_one_of_all_is_said() {
-    let mut cluster = Cluster::start_with(3, "hermes", &["--durability", "none"]);
+fn without_durability_kills_of_one_or_two_members_lose_nothing_while_another_has_everything() {
+    let mut cluster = Cluster::start_with(3, "hermes", NO_DISK);
     let load = Load::start((0..9).map(|id| vec![cluster.nodes[id % 3].resp.clone()]));
     load.progress(500);
     for node in 0..3 {
@@ -80,35 +85,72 @@ fn without_durability_kills_of_one_member_at_a_time_lose_nothing_and_one_of_all_
         cluster.nodes[node].wait_for_line(&["this node has all data in memory again"]);
     }
     wait_until_whole(&cluster);
-    load.check(&cluster.nodes);
-    // With its own log and data, no restart is taken for one of another kind.
-    cluster.nodes[0].kill();
-    let mut durable = cluster.twin(0);
-    durable.set("--durability", "fsync");
-    let (code, said) = durable.run_to_end();
-    assert!(code == Some(1) && said.contains("or the durability it was made with"), "{code:?}: {said}");
-    cluster.nodes[1].kill();
-    cluster.nodes[2].kill();
-    cluster.nodes.iter_mut().for_each(Node::start);
-    for node in &cluster.nodes {
-        node.wait_for_line(&[
-            "memory lost by too many members (node 1, node 2, node 3)",
-            "stop all nodes, remove",
-        ]);
-        let lost = node.status().expect("a status")["group_memory"].as_str().map(str::to_owned);
-        assert!(lost.is_some_and(|lost| lost.contains("the data are gone")), "{:?}", node.status());
-        let mut connection = Connection::open(&node.resp).unwrap();
-        let Resp::Error(said) = connection.call(&[b"GET", b"probe"]).unwrap() else {
-            panic!("it is answered")
-        };
-        assert!(
-            said.starts_with("CLUSTERDOWN") && said.contains("memory lost by too many members"),
-            "{said}"
-        );
+    set(&cluster.nodes[1], "probe", "y");
+    for node in 0..2 {
+        cluster.nodes[node].kill();
     }
-    cluster.nodes.iter_mut().for_each(Node::kill);
-    cluster.nodes.iter().for_each(|node| std::fs::remove_dir_all(&node.data).unwrap());
-    cluster.nodes.iter_mut().for_each(Node::start);
+    cluster.nodes[..2].iter_mut().for_each(Node::start);
+    assert_eq!(cluster.nodes[0].read("probe"), Resp::Bulk("y".into()));
+    wait_until_whole(&cluster);
+    load.progress(200);
+    load.check(&cluster.nodes);
+}
+
+/// They serve nobody rather than an empty state, and say why, and what an operator can do.
+#[test]
+fn without_durability_members_that_have_all_lost_their_memory_say_so_and_how_to_begin_anew() {
+    let mut cluster = Cluster::start_with(3, "hermes", NO_DISK);
+    set(&cluster.nodes[0], "probe", "x");
+    wait_until_whole(&cluster);
+    // What the other two write without it, it does not have.
+    cluster.nodes[2].kill();
+    set(&cluster.nodes[0], "probe", "y");
+    for node in 0..2 {
+        cluster.nodes[node].kill();
+    }
+    cluster.nodes[..2].iter_mut().for_each(Node::start);
+    let waits = "memory lost by node 1, node 2: node 3 may have all data, and does not answer";
+    cluster.nodes[..2].iter().for_each(|node| drop(node.wait_for_line(&[waits])));
+    cluster.nodes[2].start();
+    let lost = "memory lost by too many members (node 1, node 2, node 3)";
+    for node in &cluster.nodes {
+        node.wait_for_line(&[lost, ANEW]);
+        wait_for("its status", || {
+            let status = node.status()?;
+            let says = status["facts"]["group_memory"].as_str()?.starts_with(lost);
+            (says && status["role"] != "leader" && status["leader"].is_null()).then_some(())
+        });
+        let mut connection = Connection::open(&node.resp).unwrap();
+        for words in [&[&b"GET"[..], b"probe"][..], &[b"SET", b"probe", b"z"]] {
+            let Resp::Error(said) = connection.call(words).unwrap() else { panic!("it is answered") };
+            assert!(said.starts_with("CLUSTERDOWN") && said.contains(lost) && said.contains(ANEW), "{said}");
+        }
+    }
+    let endpoints: Vec<_> = cluster.nodes.iter().map(|node| &*node.resp).collect();
+    let words = ["status", "--endpoints", &endpoints.join(",")];
+    let run = Command::new(env!("CARGO_BIN_EXE_quorate")).args(words).output().unwrap();
+    let said = String::from_utf8_lossy(&run.stdout);
+    assert!(!run.status.success() && said.contains("the cluster does not serve reads and writes"), "{said}");
+    for node in 1..=3 {
+        assert!(said.contains(&format!("warning: node {node}: {lost}")), "{said}");
+    }
+    // One that loses its disk as well may not come back as if it were new, and promise again.
+    cluster.nodes[0].kill();
+    std::fs::remove_dir_all(&cluster.nodes[0].data).unwrap();
+    let (code, said) = cluster.nodes[0].run_to_end();
+    assert!(code == Some(1) && said.contains("disk"), "{code:?}: {said}");
+    for node in 1..3 {
+        cluster.nodes[node].kill();
+        let mut durable = cluster.twin(node);
+        durable.set("--durability", "fsync");
+        let (code, said) = durable.run_to_end();
+        assert!(code == Some(1) && said.contains("or the durability it was made with"), "{code:?}: {said}");
+    }
+    for node in &mut cluster.nodes {
+        std::fs::remove_dir_all(&node.data).unwrap();
+        node.start();
+    }
+    set(&cluster.nodes[1], "other", "x");
     assert_eq!(cluster.nodes[0].read("probe"), Resp::Nil, "it begins anew");
 }
 
@@ -245,7 +287,7 @@ fn what_the_group_cannot_do_is_refused_at_the_start() {
         (
             &["--durability", "none", "--protocol", "raft"],
             "--durability none would lose acknowledged writes: use fsync, or os if machines never lose power together, or \
-             a protocol that keeps its data in memory, such as hermes",
+             a protocol that keeps its data in memory",
         ),
         (
             &["--durability", "none", "--set", "timeouts=auto"],

@@ -479,7 +479,7 @@ impl Status {
     /// answered in time.
     pub fn lost_memory(&self) -> Option<String> {
         let fact = |sought| self.facts.iter().find(|(name, _)| *name == sought);
-        fact(GROUP_MEMORY).or_else(|| fact(MEMORY)).map(|(_, lost)| format!("memory {lost}"))
+        fact(GROUP_MEMORY).or_else(|| fact(MEMORY)).map(|(_, lost)| lost.clone())
     }
 
     /// What is counted under a name, in all groups together; 0 where there is none.
@@ -492,11 +492,10 @@ impl Status {
 /// A fact in [`Status::facts`]: how the wall clock is off, where it is. Nodes log it.
 pub const WALL_CLOCK: &str = "wall_clock";
 
-/// A fact in [`Status::facts`]: the node has lost what it kept in memory alone, and does not have it again. Begins with
-/// "lost".
+/// A fact in [`Status::facts`]: the node has lost what it kept in memory alone, and does not have it again.
 pub const MEMORY: &str = "memory";
 
-/// A fact in [`Status::facts`]: so many nodes have lost their memory that the group serves nobody. Begins with "lost".
+/// A fact in [`Status::facts`]: so many nodes have lost their memory that the group serves nobody.
 pub const GROUP_MEMORY: &str = "group_memory";
 
 /// Another member, seen from here.

@@ -88,8 +88,8 @@ impl<P, K, M> Embeds<P, K> for M where
 
 /// What a promise tells the candidate of its sender.
 pub trait Evidence: Debug + Sized {
-    /// Whether an epoch can begin with these promises, of a majority of the acceptors. Otherwise the candidate waits for
-    /// more ([`Epochs::stalled`]).
+    /// Whether an epoch can begin with these promises, of a majority of the acceptors. Otherwise the candidate waits
+    /// for more ([`Epochs::stalled`]).
     fn suffices(_acceptors: NodeSet, _promises: &BTreeMap<NodeId, Self>) -> bool {
         true
     }

@@ -80,11 +80,8 @@ impl quorate_core::Replica for Replica {
 
     fn status(&self, at: Instant) -> Status {
         let until = self.readable_until(at.now);
-        let owner = self
-            .epochs
-            .promised
-            .node()
-            .filter(|_| self.epochs.owns() || self.epochs.monitor.has_leader(at.now));
+        let is_led = self.epochs.owns() || self.epochs.monitor.has_leader(at.now);
+        let owner = self.epochs.promised.node().filter(|_| is_led && self.amnesia.is_none());
         let role = match self.epochs.role() {
             Role::Owner(_) if self.serves() => "leader",
             Role::Polling(_) | Role::Candidate(_) => "candidate",

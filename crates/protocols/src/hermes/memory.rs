@@ -1,27 +1,28 @@
-//! Keys in memory alone (`--durability none`). A member keeps on disk, synced, which ballot it has promised and in which
-//! epoch it was live last: that changes with epochs, not with writes, which wait for no disk. Keys are in memory, and a
-//! restart loses them. So a member that restarts has kept its word as an acceptor, and has broken it as a copy: versions
-//! that it has acknowledged are gone. The first start is told from a restart by the epochs: a member that was never live
-//! has acknowledged nothing, and has lost nothing.
+//! Keys in memory alone (`--durability none`). A member keeps on disk, synced, which ballot it has promised and in
+//! which epoch it was live last: that changes with epochs, not with writes, which wait for no disk. Keys are in memory,
+//! and a restart loses them. So a member that restarts has kept its word as an acceptor, and has broken it as a copy:
+//! versions that it has acknowledged are gone. The first start is told from a restart by the epochs: a member that was
+//! never live has acknowledged nothing, and has lost nothing.
 //!
-//! A committed version was acknowledged by all who were live in its epoch. Three rules make up for those who lose it:
+//! A version that all who were live in its epoch have acknowledged is committed. Three rules make up for those of them
+//! who lose it:
 //!
 //! 1. *It takes part in no epoch whose ballot it promised before the restart* ([`Loss::promised`]). There its
 //!    acknowledgements of both lives would be one: a version that it acknowledged and lost could be committed behind
 //!    what a source has just sent it, and it would take an earlier one for the last. Nor is it whole there, though it
 //!    may have said so in its promise. It tells the owner, who begins another epoch at once.
-//! 2. *It says in its promises that it has lost its memory* ([`Known::lost`]), until it is whole again: in a later epoch
-//!    it is a shadow like one that was away, and gets all keys from a member that is whole. Its disk never says that it
-//!    is whole.
-//! 3. *A candidate begins an epoch only with promises of members that have everything* ([`Known::suffices`]). Some of those who
-//!    promise were live in the last epoch that counts, since each epoch has a majority: so if one of those is whole, it
-//!    has everything. Else everything is among those who have never lost what they acknowledged if these are a
-//!    majority, since any epoch's live members, a majority too, are among them; the owner gathers it.
+//! 2. *It says in its promises that it has lost its memory* ([`Known::lost`]), until it is whole again: in a later
+//!    epoch it is a shadow like one that was away, and gets all keys from a member that is whole. Its disk never says
+//!    that it is whole.
+//! 3. *A candidate begins an epoch only with promises of members that have everything* ([`Known::suffices`]). Some of
+//!    those who promise were live in the last epoch that counts, since each epoch has a majority: so if one of those is
+//!    whole, it has everything. Else everything is among those who have lost nothing, or were whole again since, if
+//!    these are a majority: the live members of any epoch, a majority too, are among them. The owner gathers it.
 //!
 //! So the group goes on while no more than *f* of its 2*f* + 1 members have lost their memory and are not whole again.
-//! Otherwise the candidate *waits*: it tells all who hear it who has lost what and who is missing, and collects promises
-//! of those who come, one of whom may have everything. When none is missing, the data are lost, and stay refused.
-//! Now and then it is silent for a while, so that another may try who reaches others.
+//! Otherwise the candidate *waits*: it tells all who hear it who has lost what and who is missing, and collects
+//! promises of those who come, one of whom may have everything. When none is missing, nobody can tell what was
+//! committed, and it stays so. Now and then it is silent for a while, so that another may try who reaches others.
 
 use std::collections::BTreeMap;
 
@@ -35,6 +36,10 @@ use super::{Message, Record};
 
 /// A candidate that waits for memory is heard for so many election timeouts, and then silent until others miss it.
 const PATIENCE: u32 = 16;
+
+/// What an operator can do without the data.
+const ANEW: &str = "Nobody is served. To begin anew with nothing, stop all nodes, remove their data directories, and \
+                    start them";
 
 /// What a restart has lost.
 #[derive(Clone, Copy, Debug)]
@@ -138,21 +143,23 @@ impl Replica {
 
     /// What is lost here, and in the group, in words.
     pub(super) fn losses(&self) -> impl Iterator<Item = (&'static str, String)> {
-        let own = "lost at the restart (--durability none): a shadow until another member has sent all keys";
+        let own =
+            "memory lost at the restart (--durability none): a shadow until another member has sent all keys";
         let own = self.has_lost().then(|| (MEMORY, own.to_owned()));
         let group = self.amnesia.map(|Amnesia { lost, missing }| {
-            let lost = names(lost);
-            let words = match missing.is_empty() {
-                true => format!("lost by too many members ({lost}): the data are gone, and nobody is served"),
-                false => format!(
-                    "lost by {lost}, and nobody who answers has everything: nobody is served before {} comes with it",
-                    names(missing)
-                ),
+            let (lost, missing) = (names(lost), (missing.len(), names(missing)));
+            let words = match missing {
+                (0, _) => {
+                    format!("memory lost by too many members ({lost}): nobody is known to have all data")
+                }
+                (1, other) => {
+                    format!("memory lost by {lost}: {other} may have all data, and does not answer")
+                }
+                (_, others) => {
+                    format!("memory lost by {lost}: one of {others} may have all data, and none answers")
+                }
             };
-            let words = format!(
-                "{words}. To begin anew with nothing, stop all nodes, remove their data directories, and start them"
-            );
-            (GROUP_MEMORY, words)
+            (GROUP_MEMORY, format!("{words}. {ANEW}"))
         });
         own.into_iter().chain(group)
     }

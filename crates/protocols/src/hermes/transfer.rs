@@ -6,7 +6,8 @@
 //!
 //! A page may come late, as the answer to an earlier life of the shadow. It is as good as another of this epoch: its
 //! sender was whole when it made it, so it has what was committed before the epoch; and what is committed in the epoch
-//! the shadow has acknowledged, in whichever life, and so has. One that loses its memory takes part in later epochs only.
+//! the shadow has acknowledged, in whichever life, and so has. One that loses its memory takes part in later epochs
+//! only.
 
 use quorate_blocks::prefix_log::RETRANSMIT;
 use quorate_core::{Context, Fact, NodeId, Time};

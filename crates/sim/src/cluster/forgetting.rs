@@ -1,6 +1,7 @@
 //! Nodes that keep their data in memory alone (`--diskless`) lose them with every crash. No group outlives the loss of
-//! more memories than it can lose disks: where a quorum of *n* nodes is *q*, no more than *n − q* are without memory at
-//! any time. A node has its memory back when it has been sent all data, and says so no more ([`MEMORY`]).
+//! more memories than it can lose disks: where a quorum of *n* nodes is *q*, no more than *n − q* are without memory,
+//! or lost or slow for good, at any time. A node has its memory back when it has been sent all data, and says so no
+//! more ([`MEMORY`]).
 
 use quorate_core::{MEMORY, NodeSet};
 
@@ -14,7 +15,7 @@ impl Cluster {
         if !self.diskless || host >= self.nodes {
             return true;
         }
-        let mut without = self.without_memory();
+        let mut without = self.without_memory().union(self.impaired());
         without.insert(node(host));
         self.can_spare(without)
     }
