@@ -237,6 +237,7 @@ macro_rules! each_protocol {
                     Budget::of(50).nodes(5).diskless(),
                     Budget::of(20).nodes(7).diskless(),
                     Budget::of(30).with(&["reads=eager-alr"]).diskless(),
+                    Budget::of(40).faults("all,lost-links").diskless(),
                 ],
                 facts: &[
                     "Applied", "Executed", "Installed", "Live", "Valid", "Invalid", "Promised", "Believes",

@@ -20,24 +20,25 @@ impl Cluster {
         self.can_spare(without)
     }
 
-    /// Whether each node has its memory, or has gone for good.
+    /// Whether each node has its memory, or has gone for good. One that cannot reach another may stay without.
     pub(super) fn remembers(&self) -> bool {
-        let gone = |host: &SimProcess| host.lost || host.damaged || host.slow;
-        let without = self.without_memory();
-        !self.diskless || without.iter().all(|node| gone(&self.hosts[usize::from(node.get()) - 1]))
+        let gone = |at: &SimProcess| at.lost || at.damaged || at.slow;
+        let apart = |host: usize| self.lost_links.is_some_and(|pair| pair.contains(&host));
+        let hosts = self.without_memory().iter().map(|node| usize::from(node.get()) - 1);
+        hosts.into_iter().all(|host| gone(&self.hosts[host]) || apart(host))
     }
 
     /// Nodes without memory, and those that nothing will keep from losing it: a node is about to stop, or will when it
-    /// finds its disk full.
-    fn without_memory(&self) -> NodeSet {
-        let is_without = |host: &SimProcess| {
-            let is_draining = host.life.as_ref().is_some_and(|life| life.draining);
-            let has_forgotten = host
-                .status(self.now)
-                .is_none_or(|status| status.facts.iter().any(|(name, _)| *name == MEMORY));
-            has_forgotten || is_draining || host.damaged || host.disk.is_full(self.now)
+    /// finds its disk full. None where data are on disks.
+    pub(super) fn without_memory(&self) -> NodeSet {
+        let is_without = |at: &SimProcess| {
+            let is_draining = at.life.as_ref().is_some_and(|life| life.draining);
+            let status = at.status(self.now);
+            let has_forgotten =
+                status.is_none_or(|status| status.facts.iter().any(|(name, _)| *name == MEMORY));
+            has_forgotten || is_draining || at.damaged || at.disk.is_full(self.now)
         };
-        (0..self.nodes).filter(|host| is_without(&self.hosts[*host])).map(node).collect()
+        (0..self.nodes).filter(|host| self.diskless && is_without(&self.hosts[*host])).map(node).collect()
     }
 }
 

@@ -41,7 +41,7 @@ impl Cluster {
         let mut struck = 0;
         for host in order {
             let mut with = impaired;
-            if struck < most && with.insert(node(host)) && self.can_spare(with) {
+            if struck < most && with.insert(node(host)) && self.can_spare(with.union(self.without_memory())) {
                 (impaired, struck) = (with, struck + 1);
                 self.trace.line(self.now, &self.hosts[host], || format!("{} for good", kind.name()));
                 self.counts.add(kind);
