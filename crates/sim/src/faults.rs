@@ -108,6 +108,9 @@ kinds! {
     /// Two members cannot reach each other any more, and reach all others (a *partial partition*), from some instant of
     /// the fault phase to the end of the run: a leader that reaches a quorum must serve. Only on demand.
     LostLinks = "lost-links",
+    /// Nodes that keep their data in memory alone stop however many are without memory. Whoever has lost the data says
+    /// so and serves nobody, or serves what it has from others. Only on demand.
+    LostMemories = "lost-memories",
 }
 
 impl Kind {
@@ -122,6 +125,7 @@ impl Kind {
             Kind::LongerTimeouts => can.max_nodes > 1 && can.diskless != Diskless::All,
             Kind::WipedDisks | Kind::RolledBackDisks => can.failover && can.diskless != Diskless::All,
             Kind::ReplacedDisks => can.rejoin,
+            Kind::LostMemories => can.diskless == Diskless::Data,
             _ => true,
         }
     }
@@ -135,6 +139,7 @@ impl Kind {
                 | Kind::LongerTimeouts
                 | Kind::FollowerCrashes
                 | Kind::LostLinks
+                | Kind::LostMemories
         )
     }
 }
@@ -482,7 +487,11 @@ impl Plan {
             Kind::Duplication => self.noise.duplication = chance(&mut draw, &[0.001, 0.01, 0.05, 0.2]),
             Kind::Reordering => self.noise.reordering = chance(&mut draw, &[0.01, 0.1, 0.5]),
             Kind::Stalls => self.stall = chance(&mut draw, &[0.0003, 0.002, 0.01]),
-            Kind::TornWrites | Kind::Drift | Kind::WallJumps | Kind::ClocksBeyondBound => {}
+            Kind::TornWrites
+            | Kind::Drift
+            | Kind::WallJumps
+            | Kind::ClocksBeyondBound
+            | Kind::LostMemories => {}
             Kind::WideClocks => {
                 let back = draw.random.range(0..3 * SECOND).min(draw.end);
                 self.widening = Some(Widening { at: draw.end - back, seed: draw.random.u64() });
@@ -671,6 +680,7 @@ impl Draw {
             | Kind::SnapshotSources
             | Kind::FollowerCrashes
             | Kind::LostLinks
+            | Kind::LostMemories
             | Kind::ClocksBeyondBound => unreachable!("{} strikes at no instant", kind.name()),
         }
     }

@@ -124,9 +124,12 @@ impl Options {
         if self.diskless && can.diskless != Diskless::Data {
             return Err(OptionsError::NeedsDisk(protocol));
         }
-        // One after the other would start again and lose its memory.
-        let is_possible =
-            |kind: &Kind| kind.possible(&can) && !(self.diskless && *kind == Kind::LongerTimeouts);
+        let is_possible = |kind: &Kind| match kind {
+            // One after the other would start again and lose its memory.
+            Kind::LongerTimeouts if self.diskless => false,
+            Kind::LostMemories if !self.diskless => false,
+            kind => kind.possible(&can),
+        };
         match self.faults.named().iter().find(|kind| !is_possible(kind)) {
             Some(kind) => Err(OptionsError::Impossible { protocol, fault: kind.name() }),
             None => Ok(()),

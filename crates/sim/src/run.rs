@@ -88,7 +88,7 @@ enum Stage {
     /// All replicas reach one state.
     Converging,
     Done,
-    /// Nobody can serve the changed group any more, and nothing is owed to anybody.
+    /// Nobody can serve the changed group any more, or has the data, and nothing is owed to anybody.
     GroupLost,
 }
 
@@ -522,6 +522,10 @@ fn poll(cluster: &mut Cluster, stage: Stage, end: Nanos, furthest: Nanos) -> Sta
         if !cluster.is_tolerable() {
             // It was asked to, before they went.
             cluster.trace.line(cluster.now, "!", || "a majority of the changed group is lost".to_owned());
+            return Stage::GroupLost;
+        }
+        if cluster.has_lost_its_memory() {
+            cluster.trace.line(cluster.now, "!", || "nobody is known to have all data".to_owned());
             return Stage::GroupLost;
         }
         let what = format!(

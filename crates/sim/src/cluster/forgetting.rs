@@ -1,20 +1,24 @@
 //! Nodes that keep their data in memory alone (`--diskless`) lose them with every crash. No group outlives the loss of
 //! more memories than it can lose disks: where a quorum of *n* nodes is *q*, no more than *n − q* are without memory,
 //! or lost or slow for good, at any time. A node has its memory back when it has been sent all data, and says so no
-//! more ([`MEMORY`]).
+//! more ([`MEMORY`]). With `lost-memories` as many are as may be: the group must not serve anything else than what it
+//! had ([`GROUP_MEMORY`]).
 
-use quorate_core::{MEMORY, NodeSet};
+use quorate_core::{GROUP_MEMORY, MEMORY, NodeSet};
 
 use super::Cluster;
 use super::impairments::node;
+use crate::faults::Kind;
 use crate::process::SimProcess;
 
 impl Cluster {
     /// Whether a node may lose its memory now.
     pub(super) fn may_forget(&self, host: usize) -> bool {
-        if !self.diskless || host >= self.nodes {
-            return true;
-        }
+        !self.diskless || host >= self.nodes || self.forgets_all() || self.can_do_without(host)
+    }
+
+    /// Whether the group needs no memory that a node has now.
+    pub(super) fn can_do_without(&self, host: usize) -> bool {
         let mut without = self.without_memory().union(self.impaired());
         without.insert(node(host));
         self.can_spare(without)
@@ -22,10 +26,28 @@ impl Cluster {
 
     /// Whether each node has its memory, or has gone for good. One that cannot reach another may stay without.
     pub(super) fn remembers(&self) -> bool {
+        if self.forgets_all() {
+            return true;
+        }
         let gone = |at: &SimProcess| at.lost || at.damaged || at.slow;
         let apart = |host: usize| self.lost_links.is_some_and(|pair| pair.contains(&host));
         let hosts = self.without_memory().iter().map(|node| usize::from(node.get()) - 1);
         hosts.into_iter().all(|host| gone(&self.hosts[host]) || apart(host))
+    }
+
+    fn forgets_all(&self) -> bool {
+        self.plan.kinds.contains(Kind::LostMemories)
+    }
+
+    /// Whether everybody who is there says that nobody is known to have the data: nothing is owed any more, unless no
+    /// more memories were lost than the group can do without.
+    pub fn has_lost_its_memory(&self) -> bool {
+        let says = |at: &SimProcess| {
+            let status = at.status(self.now);
+            status.is_none_or(|status| status.facts.iter().any(|(name, _)| *name == GROUP_MEMORY))
+        };
+        let there = self.hosts[..self.nodes].iter().filter(|at| at.life.is_some() && !at.slow);
+        self.counts.of(Kind::LostMemories) > 0 && there.into_iter().all(says)
     }
 
     /// Nodes without memory, and those that nothing will keep from losing it: a node is about to stop, or will when it
@@ -67,6 +89,20 @@ mod tests {
         }
     }
 
+    /// That is most of what can happen to a group, and what it must not serve then is an empty state.
+    #[test]
+    fn a_group_that_has_lost_too_many_memories_serves_nobody() {
+        let faults = "crashes,cluster-crashes,drains,partitions,slow-links,lost-memories".parse().unwrap();
+        let options = Options { faults, diskless: true, ..Options::default() };
+        let mut lost = 0;
+        for seed in 0..10 {
+            let run = run(named("hermes"), &options, seed, Trace::silent()).unwrap();
+            assert_eq!(run.violation, None, "seed {seed}");
+            lost += u64::from(run.faults.of(Kind::LostMemories) > 0);
+        }
+        assert!(lost > 5, "{lost} runs with too many memories lost");
+    }
+
     #[test]
     fn a_protocol_that_relies_on_what_it_has_written_is_refused() {
         let options = Options { diskless: true, ..Options::default() };
@@ -76,6 +112,9 @@ mod tests {
         let refused =
             run(named("hermes"), &Options { faults, ..options.clone() }, 0, Trace::silent()).unwrap_err();
         assert!(matches!(refused, OptionsError::Impossible { fault: "longer-timeouts", .. }), "{refused}");
+        let faults = "lost-memories".parse().unwrap();
+        let refused = run(named("hermes"), &Options { faults, ..Options::default() }, 0, Trace::silent());
+        assert!(matches!(refused, Err(OptionsError::Impossible { fault: "lost-memories", .. })));
         let settings = vec!["timeouts=auto".to_owned()];
         let refused = run(named("hermes"), &Options { settings, ..options }, 0, Trace::silent()).unwrap_err();
         assert!(refused.to_string().contains("they would all lose their data"), "{refused}");

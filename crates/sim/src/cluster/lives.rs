@@ -61,6 +61,10 @@ impl Cluster {
     /// The process is gone, with everything that was not durable (or a part of it).
     pub(super) fn end_life(&mut self, host: usize) {
         assert!(self.may_forget(host), "no more nodes lose their memory than the group can do without");
+        if self.diskless && host < self.nodes && self.hosts[host].life.is_some() && !self.can_do_without(host)
+        {
+            self.counts.add(Kind::LostMemories);
+        }
         let tears = self.plan.kinds.contains(Kind::TornWrites) && !self.healed;
         let at = &mut self.hosts[host];
         if at.life.take().is_none() {
