@@ -90,6 +90,7 @@ fn without_durability_kills_of_one_or_two_members_lose_nothing_while_another_has
         cluster.nodes[node].kill();
     }
     cluster.nodes[..2].iter_mut().for_each(Node::start);
+    cluster.nodes[0].wait_until_serving();
     assert_eq!(cluster.nodes[0].read("probe"), Resp::Bulk("y".into()));
     wait_until_whole(&cluster);
     load.progress(200);
@@ -120,9 +121,16 @@ fn without_durability_members_that_have_all_lost_their_memory_say_so_and_how_to_
             let says = status["facts"]["group_memory"].as_str()?.starts_with(lost);
             (says && status["role"] != "leader" && status["leader"].is_null()).then_some(())
         });
-        let mut connection = Connection::open(&node.resp).unwrap();
-        for words in [&[&b"GET"[..], b"probe"][..], &[b"SET", b"probe", b"z"]] {
-            let Resp::Error(said) = connection.call(words).unwrap() else { panic!("it is answered") };
+    }
+    let mut connections: Vec<_> =
+        cluster.nodes.iter().map(|node| Connection::open(&node.resp).unwrap()).collect();
+    for connection in &mut connections {
+        let both = [request(&[b"GET", b"probe"]), request(&[b"SET", b"probe", b"z"])].concat();
+        connection.send(&both).unwrap();
+    }
+    for connection in &mut connections {
+        for _ in 0..2 {
+            let Resp::Error(said) = connection.reply().unwrap() else { panic!("it is answered") };
             assert!(said.starts_with("CLUSTERDOWN") && said.contains(lost) && said.contains(ANEW), "{said}");
         }
     }
@@ -144,13 +152,14 @@ fn without_durability_members_that_have_all_lost_their_memory_say_so_and_how_to_
         let mut durable = cluster.twin(node);
         durable.set("--durability", "fsync");
         let (code, said) = durable.run_to_end();
-        assert!(code == Some(1) && said.contains("or the durability it was made with"), "{code:?}: {said}");
+        assert!(code == Some(2) && said.contains("or the durability it was made with"), "{code:?}: {said}");
     }
     for node in &mut cluster.nodes {
         std::fs::remove_dir_all(&node.data).unwrap();
         node.start();
     }
     set(&cluster.nodes[1], "other", "x");
+    cluster.nodes[0].wait_until_serving();
     assert_eq!(cluster.nodes[0].read("probe"), Resp::Nil, "it begins anew");
 }
 

@@ -238,6 +238,7 @@ macro_rules! each_protocol {
                     Budget::of(20).nodes(7).diskless(),
                     Budget::of(30).with(&["reads=eager-alr"]).diskless(),
                     Budget::of(40).faults("all,lost-links").diskless(),
+                    Budget::of(30).faults("all,lost-memories").diskless(),
                 ],
                 facts: &[
                     "Applied", "Executed", "Installed", "Live", "Valid", "Invalid", "Promised", "Believes",

@@ -123,9 +123,10 @@ impl Cluster {
             }
             Outcome::Failed(failure) => {
                 let healed_before = self.healed && pending.asked >= self.heal_at;
-                // Nothing is owed by a group that came to need nodes which are lost.
+                // Nothing is owed by a group that came to need nodes which are lost, or their memory.
+                let owes = self.is_tolerable() && !self.has_forgotten();
                 let ended = (failure == Failure::SessionEnded).then_some(pending.group);
-                if healed_before && self.is_tolerable() && self.work.failed_after_healing(lane, ended) {
+                if healed_before && owes && self.work.failed_after_healing(lane, ended) {
                     let asked = pending.asked / MILLISECOND;
                     self.fail(
                         "liveness",

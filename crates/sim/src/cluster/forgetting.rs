@@ -39,15 +39,19 @@ impl Cluster {
         self.plan.kinds.contains(Kind::LostMemories)
     }
 
-    /// Whether everybody who is there says that nobody is known to have the data: nothing is owed any more, unless no
-    /// more memories were lost than the group can do without.
+    /// Whether more memories were lost at once than the group can do without.
+    pub(super) fn has_forgotten(&self) -> bool {
+        self.counts.of(Kind::LostMemories) > 0
+    }
+
+    /// Whether that is so, and everybody who is there says that nobody is known to have the data.
     pub fn has_lost_its_memory(&self) -> bool {
         let says = |at: &SimProcess| {
             let status = at.status(self.now);
             status.is_none_or(|status| status.facts.iter().any(|(name, _)| *name == GROUP_MEMORY))
         };
         let there = self.hosts[..self.nodes].iter().filter(|at| at.life.is_some() && !at.slow);
-        self.counts.of(Kind::LostMemories) > 0 && there.into_iter().all(says)
+        self.has_forgotten() && there.into_iter().all(says)
     }
 
     /// Nodes without memory, and those that nothing will keep from losing it: a node is about to stop, or will when it

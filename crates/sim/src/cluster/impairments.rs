@@ -143,7 +143,7 @@ impl Cluster {
             return;
         }
         let impaired = self.impaired().union(self.widened);
-        if !self.can_spare(impaired) || self.counts.of(Kind::LostMemories) > 0 {
+        if !self.can_spare(impaired) || self.has_forgotten() {
             return;
         }
         let well = |host: &SimProcess| host.life.is_some() && !host.slow && !host.damaged;
