@@ -13,7 +13,8 @@ use support::{Cluster, Connection, Node, Resp, request, wait_for};
 const NO_DISK: &[&str] = &["--durability", "none"];
 
 /// What is said to an operator whose data are gone.
-const ANEW: &str = "Nobody is served. To begin anew with nothing, stop all nodes, remove their data directories, and start them";
+const ANEW: &str =
+    "Nobody is served. To begin anew with nothing, stop all nodes, remove their data directories";
 
 fn ok() -> Resp {
     Resp::Simple("OK".into())
@@ -295,8 +296,7 @@ fn what_the_group_cannot_do_is_refused_at_the_start() {
         (&["--node-id", "4", "--join"][..], "--join needs a protocol that does, such as raft"),
         (
             &["--durability", "none", "--protocol", "raft"],
-            "--durability none would lose acknowledged writes: use fsync, or os if machines never lose power together, or \
-             a protocol that keeps its data in memory",
+            "or os if machines never lose power together, or a protocol that keeps its data in memory, such as hermes",
         ),
         (
             &["--durability", "none", "--set", "timeouts=auto"],
