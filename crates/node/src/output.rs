@@ -61,6 +61,9 @@ impl Output {
 
     /// Appends all of another.
     pub fn append(&mut self, other: Output) {
+        if other.is_empty() {
+            return;
+        }
         self.share(&other.small.freeze());
         self.shared_bytes += other.shared_bytes;
         self.shared.extend(other.shared);
