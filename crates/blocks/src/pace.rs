@@ -127,8 +127,8 @@ impl Pace {
         self.model.map_or(0, |model| model.largest as usize)
     }
 
-    /// How many bytes leave in the time that the answer to none takes: with fewer under way, the link is idle for a while,
-    /// and more would only wait for each other. `None` where bytes take no time, or few have been sent.
+    /// How many bytes leave in the time that the answer to none takes: with fewer under way, the link is idle for a
+    /// while, and more would only wait for each other. `None` where bytes take no time, or few have been sent.
     pub fn fills(&self) -> Option<usize> {
         let Model { line: Line { delay, per_mib }, .. } =
             self.model.filter(|model| model.largest >= LARGE)?;

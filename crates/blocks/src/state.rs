@@ -384,12 +384,7 @@ impl Replicated {
 
     /// The reply to a read at a log position that came after it was asked, in one piece.
     pub fn read_now(&self, command: &Bytes) -> Bytes {
-        self.read_position(command).into_bytes()
-    }
-
-    /// The same, which shares what is large with the state.
-    pub fn read_position(&self, command: &Bytes) -> Payload {
-        self.read(command, Wall::ZERO).expect("nothing expires before the epoch")
+        self.read(command, Wall::ZERO).expect("nothing expires before the epoch").into_bytes()
     }
 
     /// The last slot executed; where there are no slots, how many instances were.
@@ -517,12 +512,11 @@ mod tests {
             batch(vec![open(), write(1, put("k", &large, Expiry::Never)), write(2, take.clone())], 1),
             batch(vec![write(3, put("k", "again", Expiry::Never)), write(2, take)], 2),
         ]);
+        let decode = |reply: CommandReply| Reply::from_bytes(reply.into_payload().into_bytes()).unwrap();
         let replies: Vec<_> = effects[1..]
             .iter()
             .map(|effect| match effect {
-                Effect::Executed { reply, .. } => {
-                    Reply::from_bytes(reply.clone().into_payload().into_bytes()).unwrap()
-                }
+                Effect::Executed { reply, .. } => decode(reply.clone()),
                 other => panic!("{other:?}"),
             })
             .collect();

@@ -1,5 +1,7 @@
 //! A value in its encoded form: what travels in a frame, and what lies in the log.
 
+use std::fmt;
+
 use bytes::Bytes;
 
 use crate::wire::{Decoder, Encoder, Wire, WireError};
@@ -8,7 +10,7 @@ use crate::wire::{Decoder, Encoder, Wire, WireError};
 const USUAL: usize = 512;
 
 /// An encoded value, in one piece or in several: large values inside it are shared, not copied.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub enum Payload {
     /// One piece: nothing in it is large.
     Whole(Bytes),
@@ -62,6 +64,16 @@ impl Payload {
     }
 }
 
+/// Shown as its bytes, in however many pieces.
+impl fmt::Debug for Payload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Payload::Whole(bytes) => bytes.fmt(f),
+            Payload::Parts(parts) => Bytes::from(parts.concat()).fmt(f),
+        }
+    }
+}
+
 /// Equal if its bytes are, in however many pieces.
 impl PartialEq for Payload {
     fn eq(&self, other: &Self) -> bool {
@@ -111,6 +123,7 @@ mod tests {
             let shared = payload.parts().iter().any(|part| part.as_ptr() == large.as_ptr());
             assert_eq!(shared, value.0 == 2);
             let whole = Payload::Whole(value.to_bytes());
+            assert_eq!(format!("{payload:?}"), format!("{whole:?}"));
             assert_eq!((&payload, Payload::of(&payload)), (&whole, Payload::of(&value.to_bytes())));
             assert_eq!(Payload::from_bytes(payload.to_bytes()), Ok(whole));
             assert_ne!(payload, Payload::of(&(value.0 + 1, value.1.clone())));

@@ -214,8 +214,8 @@ impl Store {
         self.answer(command, &mut Budget::new()).unwrap_or(Reply::Error(CommandError::Malformed))
     }
 
-    /// The same, encoded. The string at one key is copied, once, unless it is large: to share it would allocate a counter
-    /// for it, in memory that every further read of it had to load.
+    /// The same, encoded. The string at one key is copied, once, unless it is large: to share it would allocate a
+    /// counter for it, in memory that every further read of it had to load.
     pub fn read_encoded(&self, command: &Command) -> Payload {
         if let Command::Get { key } = command
             && let Ok(Some(value)) = self.get_string(key)

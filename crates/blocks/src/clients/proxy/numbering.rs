@@ -15,8 +15,9 @@ use crate::parts::Cut;
 use crate::sessions::WINDOW;
 
 /// Bytes of parts that may be under way at a time. What other clients write meanwhile waits for them, at each link on
-/// its way, and all have to be sent again if an answer is late. So there are few, unless it takes more to keep the links
-/// busy ([`Pace::fills`](crate::pace::Pace::fills)).
+/// its way, and all have to be sent again if an answer is late. So there are few, unless it takes more to keep the
+/// links busy ([`Pace::fills`](crate::pace::Pace::fills)); but two, however long they are, since one leaves the leader
+/// while the next is on its way there.
 const BYTES_UNDER_WAY: RangeInclusive<usize> = 512 << 10..=4 << 20;
 /// So many parts of these, at most: where bytes take no time, and where they do.
 const PARTS_UNDER_WAY: [usize; 2] = [4, 32];
@@ -69,7 +70,7 @@ impl Large {
 /// How many parts of so many bytes may be under way, if links are filled by this.
 fn parts_under_way(fills: Option<usize>, part: usize) -> usize {
     let bytes = fills.unwrap_or(0).clamp(*BYTES_UNDER_WAY.start(), *BYTES_UNDER_WAY.end());
-    (bytes / part.max(1)).clamp(1, PARTS_UNDER_WAY[usize::from(fills.is_some())])
+    (bytes / part.max(1)).clamp(2, PARTS_UNDER_WAY[usize::from(fills.is_some())])
 }
 
 impl<M: Embeds> SessionClient<M> {
@@ -138,12 +139,12 @@ mod tests {
         for (fills, part, parts) in [
             (None, 8, 4),
             (None, 256 * KIB, 2),
-            (None, 1024 * KIB, 1),
+            (None, 1024 * KIB, 2),
             (Some(0), 256 * KIB, 2),
             (Some(1100 * KIB), 256 * KIB, 4),
             (Some(usize::MAX), 256 * KIB, 16),
             (Some(usize::MAX), 8, 32),
-            (Some(usize::MAX), 32 << 20, 1),
+            (Some(usize::MAX), 32 << 20, 2),
         ] {
             assert_eq!(parts_under_way(fills, part), parts, "{fills:?} of {part}");
         }
