@@ -5,27 +5,27 @@ use std::collections::VecDeque;
 
 use bytes::{Buf, Bytes, BytesMut};
 
-/// From so many bytes on, they are not copied.
-const SHARED: usize = 64 << 10;
-
 /// See the file comment. What has been written is taken off its front ([`Buf`]).
 #[derive(Debug, Default)]
 pub struct Output {
-    /// What goes first.
+    /// Copied bytes, which are written before the others.
     small: BytesMut,
     /// Then these, in order: shared bytes, of which there are some, and what was gathered behind them.
     shared: VecDeque<(Bytes, BytesMut)>,
-    /// Bytes in them.
+    /// How many bytes all of these are.
     shared_bytes: usize,
 }
 
 impl Output {
-    /// Bytes that wait.
+    /// From so many bytes on, they are not copied.
+    pub const SHARED: usize = 64 << 10;
+
+    /// How many bytes wait to be written.
     pub fn len(&self) -> usize {
         self.small.len() + self.shared_bytes
     }
 
-    /// Whether nothing waits.
+    /// Whether no byte waits to be written.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -51,7 +51,7 @@ impl Output {
 
     /// Appends these bytes, which are shared if they are many.
     pub fn share(&mut self, bytes: &Bytes) {
-        if bytes.len() < SHARED {
+        if bytes.len() < Output::SHARED {
             self.reserve(bytes.len());
             return self.extend_from_slice(bytes);
         }
@@ -137,7 +137,7 @@ mod tests {
         let mut random = Random::new(1);
         let (mut output, mut expected, mut taken) = (Output::default(), Vec::new(), Vec::new());
         for round in 0..2000u64 {
-            let bytes = Bytes::from(vec![round as u8; random.range(0..2 * SHARED as u64) as usize]);
+            let bytes = Bytes::from(vec![round as u8; random.range(0..2 * Output::SHARED as u64) as usize]);
             match random.range(0..4) {
                 0 => output.share(&bytes),
                 1 => output.extend_from_slice(&bytes[..bytes.len() / 1000]),
@@ -164,13 +164,13 @@ mod tests {
         let rest = output.len();
         taken.extend_from_slice(&output.copy_to_bytes(rest));
         assert!(taken == expected && output.is_empty());
-        let large = Bytes::from(vec![1; SHARED]);
+        let large = Bytes::from(vec![1; Output::SHARED]);
         output.extend_from_slice(b"head");
         output.share(&large);
         output.extend_from_slice(b"tail");
         output.advance(4);
         assert_eq!(output.chunk().as_ptr(), large.as_ptr());
-        output.advance(SHARED);
+        output.advance(Output::SHARED);
         assert_eq!(output.chunk(), b"tail");
     }
 }

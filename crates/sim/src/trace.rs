@@ -16,7 +16,7 @@ type Sink = Box<dyn FnMut(&str)>;
 pub struct Trace {
     digest: u64,
     sink: Option<Sink>,
-    /// Nothing but facts.
+    /// No line but a stated fact goes to the sink.
     facts_only: bool,
 }
 

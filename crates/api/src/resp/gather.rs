@@ -57,9 +57,14 @@ impl Gathered {
 
     /// Forgets what was gathered.
     pub(super) fn clear(&mut self) {
+        self.take();
+    }
+
+    /// Takes all items out: they are no longer gathered.
+    fn take(&mut self) -> Output {
         self.total.fetch_sub(self.items.len(), Ordering::Relaxed);
-        *self.items = Output::default();
         self.count = 0;
+        std::mem::take(&mut *self.items)
     }
 
     /// How many items there are.
@@ -69,8 +74,7 @@ impl Gathered {
 
     /// Writes the items, as they stand in an array or a map.
     pub(super) fn write(&mut self, writer: &mut Writer<'_>) {
-        self.total.fetch_sub(self.items.len(), Ordering::Relaxed);
-        writer.out.append(std::mem::take(&mut *self.items));
+        writer.out.append(self.take());
     }
 }
 

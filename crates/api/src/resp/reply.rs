@@ -3,9 +3,6 @@
 use bytes::Bytes;
 use quorate_node::Output;
 
-/// A string of so many bytes may be shared.
-const LARGE: usize = 4096;
-
 /// Writes replies for a client that speaks one of the two versions.
 pub(super) struct Writer<'a> {
     /// Where they go.
@@ -49,7 +46,7 @@ impl Writer<'_> {
 
     /// The same, which is not copied if it is large.
     pub(super) fn value(&mut self, bytes: &Bytes) {
-        if bytes.len() < LARGE {
+        if bytes.len() < Output::SHARED {
             return self.bulk(bytes);
         }
         self.number(b'$', bytes.len() as i64);

@@ -132,7 +132,7 @@ struct Ask {
 /// What a later turn goes on with.
 #[derive(Debug)]
 enum Next {
-    /// It asks this.
+    /// It asks the group this.
     Ask(Box<Command>),
     /// It encodes more of this.
     Encode(Box<Encoding>),
