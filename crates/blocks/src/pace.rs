@@ -129,7 +129,7 @@ impl Pace {
 
     /// How many bytes leave in the time that the answer to none takes: with fewer under way, the link is idle for a
     /// while, and more would only wait for each other. `None` where bytes take no time, or few have been sent.
-    pub fn fills(&self) -> Option<usize> {
+    pub fn bandwidth_delay_product(&self) -> Option<usize> {
         let Model { line: Line { delay, per_mib }, .. } =
             self.model.filter(|model| model.largest >= LARGE)?;
         let bytes = (u128::from(delay) << 20).checked_div(per_mib.into())?;

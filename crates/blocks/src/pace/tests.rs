@@ -58,7 +58,7 @@ fn a_link_is_filled_by_what_leaves_while_the_answer_to_nothing_is_waited_for() {
             pace.on_response(sample(kib * KIB, Duration::from_millis(*millis), at(1 + index as u64)));
         }
         pace.model = (!pace.samples.is_empty()).then(|| Model::of(pace.samples.make_contiguous()));
-        pace.fills().map(|bytes| bytes / KIB)
+        pace.bandwidth_delay_product().map(|bytes| bytes / KIB)
     };
     assert_eq!(fills(&[(0, 10), (1024, 90)]), Some(128));
     assert_eq!(fills(&[(0, 300), (1024, 320)]), Some(15 * 1024));

@@ -15,9 +15,9 @@ use crate::parts::Cut;
 use crate::sessions::WINDOW;
 
 /// Bytes of parts that may be under way at a time. What other clients write meanwhile waits for them, at each link on
-/// its way, and all have to be sent again if an answer is late. So there are few, unless it takes more to keep the
-/// links busy ([`Pace::fills`](crate::pace::Pace::fills)); but two, however long they are, since one leaves the leader
-/// while the next is on its way there.
+/// its way, and all have to be sent again if an answer is late. So there are few, unless the links'
+/// [bandwidth-delay product](crate::pace::Pace::bandwidth_delay_product) is more; but two, however long they are, since
+/// one leaves the leader while the next is on its way there.
 const BYTES_UNDER_WAY: RangeInclusive<usize> = 512 << 10..=4 << 20;
 /// So many parts of these, at most: where bytes take no time, and where they do.
 const PARTS_UNDER_WAY: [usize; 2] = [4, 32];
@@ -67,10 +67,10 @@ impl Large {
     }
 }
 
-/// How many parts of so many bytes may be under way, if links are filled by this.
-fn parts_under_way(fills: Option<usize>, part: usize) -> usize {
-    let bytes = fills.unwrap_or(0).clamp(*BYTES_UNDER_WAY.start(), *BYTES_UNDER_WAY.end());
-    (bytes / part.max(1)).clamp(2, PARTS_UNDER_WAY[usize::from(fills.is_some())])
+/// How many parts of so many bytes may be under way over links of this bandwidth-delay product, in bytes.
+fn parts_under_way(product: Option<usize>, part: usize) -> usize {
+    let bytes = product.unwrap_or(0).clamp(*BYTES_UNDER_WAY.start(), *BYTES_UNDER_WAY.end());
+    (bytes / part.max(1)).clamp(2, PARTS_UNDER_WAY[usize::from(product.is_some())])
 }
 
 impl<M: Embeds> SessionClient<M> {
@@ -98,7 +98,7 @@ impl<M: Embeds> SessionClient<M> {
                 self.number(Some(id), command, false);
                 continue;
             };
-            let most = parts_under_way(self.in_flight.pace().fills(), self.config.part);
+            let most = parts_under_way(self.in_flight.pace().bandwidth_delay_product(), self.config.part);
             if self.writes.iter().filter(|write| write.is_part && !write.answered).count() >= most {
                 break;
             }
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn parts_are_few_unless_it_takes_more_to_keep_the_links_busy() {
         const KIB: usize = 1 << 10;
-        for (fills, part, parts) in [
+        for (product, part, parts) in [
             (None, 8, 4),
             (None, 256 * KIB, 2),
             (None, 1024 * KIB, 2),
@@ -146,7 +146,7 @@ mod tests {
             (Some(usize::MAX), 8, 32),
             (Some(usize::MAX), 32 << 20, 2),
         ] {
-            assert_eq!(parts_under_way(fills, part), parts, "{fills:?} of {part}");
+            assert_eq!(parts_under_way(product, part), parts, "{product:?} of {part}");
         }
     }
 }
