@@ -8,12 +8,18 @@ use bytes::{Buf, Bytes, BytesMut};
 /// See the file comment. What has been written is taken off its front ([`Buf`]).
 #[derive(Debug, Default)]
 pub struct Output {
-    /// Copied bytes, which are written before the others.
+    /// Written first. Most clients never have a large reply.
+    ahead: Option<Box<Ahead>>,
+    /// Copied bytes, which are written after that.
     small: BytesMut,
-    /// Then these, in order: shared bytes, of which there are some, and what was gathered behind them.
-    shared: VecDeque<(Bytes, BytesMut)>,
+}
+
+/// Shared bytes, and what was gathered before each of them.
+#[derive(Debug, Default)]
+struct Ahead {
+    pieces: VecDeque<Bytes>,
     /// How many bytes all of these are.
-    shared_bytes: usize,
+    bytes: usize,
 }
 
 impl Output {
@@ -21,65 +27,60 @@ impl Output {
     pub const SHARED: usize = 64 << 10;
 
     /// How many bytes wait to be written.
+    #[inline]
     pub fn len(&self) -> usize {
-        self.small.len() + self.shared_bytes
+        self.small.len() + self.ahead.as_ref().map_or(0, |ahead| ahead.bytes)
     }
 
     /// Whether no byte waits to be written.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Makes room for so many bytes that will be copied.
     pub fn reserve(&mut self, bytes: usize) {
-        match self.shared.back_mut() {
-            Some((_, last)) => last.reserve(bytes),
-            None => self.small.reserve(bytes),
-        }
+        self.small.reserve(bytes);
     }
 
     /// Appends a copy of these bytes.
+    #[inline]
     pub fn extend_from_slice(&mut self, bytes: &[u8]) {
-        match self.shared.back_mut() {
-            Some((_, last)) => {
-                last.extend_from_slice(bytes);
-                self.shared_bytes += bytes.len();
-            }
-            None => self.small.extend_from_slice(bytes),
-        }
+        self.small.extend_from_slice(bytes);
     }
 
     /// Appends these bytes, which are shared if they are many.
     pub fn share(&mut self, bytes: &Bytes) {
         if bytes.len() < Output::SHARED {
-            self.reserve(bytes.len());
             return self.extend_from_slice(bytes);
         }
-        self.shared_bytes += bytes.len();
-        self.shared.push_back((bytes.clone(), BytesMut::new()));
+        let ahead = self.ahead.get_or_insert_default();
+        for piece in [self.small.split().freeze(), bytes.clone()] {
+            ahead.push(piece);
+        }
     }
 
     /// Appends all of another.
     pub fn append(&mut self, other: Output) {
-        if other.is_empty() {
-            return;
+        if let Some(other) = other.ahead {
+            other.pieces.iter().for_each(|piece| self.share(piece));
         }
-        self.share(&other.small.freeze());
-        self.shared_bytes += other.shared_bytes;
-        self.shared.extend(other.shared);
+        if !other.small.is_empty() {
+            self.share(&other.small.freeze());
+        }
     }
 
     /// The byte at a position, if there is one.
-    pub fn get(&self, at: usize) -> Option<u8> {
-        let pieces = self.shared.iter().flat_map(|(shared, small)| [&shared[..], small]);
-        let mut at = at;
-        for piece in std::iter::once(&self.small[..]).chain(pieces) {
-            match piece.get(at) {
-                Some(byte) => return Some(*byte),
-                None => at -= piece.len(),
+    pub fn get(&self, mut at: usize) -> Option<u8> {
+        if let Some(ahead) = &self.ahead {
+            for piece in &ahead.pieces {
+                match piece.get(at) {
+                    Some(byte) => return Some(*byte),
+                    None => at -= piece.len(),
+                }
             }
         }
-        None
+        self.small.get(at).copied()
     }
 
     /// Gives the memory back if it is empty and has room for more than this many bytes.
@@ -90,38 +91,53 @@ impl Output {
     }
 }
 
+impl Ahead {
+    fn push(&mut self, piece: Bytes) {
+        if !piece.is_empty() {
+            self.bytes += piece.len();
+            self.pieces.push_back(piece);
+        }
+    }
+
+    /// Takes bytes off the front, and says how many of those asked for were not here.
+    fn take(&mut self, mut bytes: usize) -> usize {
+        while bytes > 0
+            && let Some(piece) = self.pieces.front_mut()
+        {
+            let taken = bytes.min(piece.len());
+            piece.advance(taken);
+            bytes -= taken;
+            self.bytes -= taken;
+            if piece.is_empty() {
+                self.pieces.pop_front();
+            }
+        }
+        bytes
+    }
+}
+
 impl Buf for Output {
     fn remaining(&self) -> usize {
         self.len()
     }
 
     fn chunk(&self) -> &[u8] {
-        match self.shared.front() {
-            Some((shared, _)) if self.small.is_empty() => shared,
-            Some(_) | None => &self.small,
-        }
+        self.ahead.as_ref().and_then(|ahead| ahead.pieces.front()).map_or(&self.small[..], |piece| piece)
     }
 
     fn advance(&mut self, mut bytes: usize) {
         assert!(bytes <= self.len(), "{bytes} bytes of {}", self.len());
-        while bytes > 0 {
-            if bytes < self.small.len() {
-                return self.small.advance(bytes);
+        if let Some(ahead) = &mut self.ahead {
+            bytes = ahead.take(bytes);
+            if ahead.pieces.is_empty() {
+                self.ahead = None;
             }
-            bytes -= self.small.len();
+        }
+        if bytes < self.small.len() {
+            self.small.advance(bytes);
+        } else {
             // Emptied, the buffer is used again from its beginning.
             self.small.clear();
-            let Some((shared, _)) = self.shared.front_mut() else { return };
-            let taken = bytes.min(shared.len());
-            shared.advance(taken);
-            bytes -= taken;
-            self.shared_bytes -= taken;
-            if shared.is_empty()
-                && let Some((_, small)) = self.shared.pop_front()
-            {
-                self.shared_bytes -= small.len();
-                self.small = small;
-            }
         }
     }
 }
