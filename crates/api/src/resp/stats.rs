@@ -19,8 +19,9 @@ struct Stat {
 impl CommandStats {
     /// A command has its reply, after so long.
     pub(super) fn note(&mut self, command: &'static str, took: Duration, is_error: bool) {
-        let found = self.0.iter().position(|(name, _)| std::ptr::eq(*name, command) || *name == command);
-        let index = found.unwrap_or_else(|| {
+        let position = |is: fn(&str, &str) -> bool| self.0.iter().position(|(name, _)| is(name, command));
+        let found = position(|name, command| std::ptr::eq(name, command));
+        let index = found.or_else(|| position(|name, command| name == command)).unwrap_or_else(|| {
             self.0.push((command, Stat::default()));
             self.0.len() - 1
         });
