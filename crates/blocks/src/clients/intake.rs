@@ -85,6 +85,14 @@ struct Answer {
     reads: Vec<(u64, Payload)>,
 }
 
+impl Answer {
+    /// For the incarnation of a proxy that has drawn this number, once so much is executed.
+    fn into_message(self, nonce: u64, applied: u64) -> Message {
+        let Answer { session, writes, slots, reads, .. } = self;
+        Message::Answer { nonce, session, applied, writes, slots, reads }
+    }
+}
+
 impl Intake {
     /// Holds about this many bytes; beyond, asks are dropped, and proxies repeat them later.
     pub fn new(me: ProcessId, max_bytes: usize) -> Intake {
@@ -426,27 +434,18 @@ impl Intake {
 
     /// The answer to a proxy that is being gathered, with room for so many bytes, and for writes of this session.
     fn answer(&mut self, route: (ProcessId, u64), bytes: usize, session: Option<u64>) -> &mut Answer {
-        let is_closed = |answer: &Answer| {
-            let other = session.is_some_and(|session| answer.session != session && !answer.writes.is_empty());
-            // A long reply goes alone, so that others need not wait for it.
-            let longest = answer.longest.max(bytes);
-            other || answer.bytes + bytes > if longest > FRAME { 0 } else { ANSWER_BYTES }
-        };
-        if self.answers.get(&route).is_some_and(is_closed) {
-            self.close_answer(route);
-        }
         let answer = self.answers.entry(route).or_default();
+        let other = session.is_some_and(|session| answer.session != session && !answer.writes.is_empty());
+        // A long reply goes alone, so that others need not wait for it.
+        let room = if answer.longest.max(bytes) > FRAME { 0 } else { ANSWER_BYTES };
+        let has_some = !answer.writes.is_empty() || !answer.reads.is_empty();
+        if has_some && (other || answer.bytes + bytes > room) {
+            // What has gathered goes in a message of its own. What is executed by then is filled in when it leaves.
+            self.notices.push((route.0, std::mem::take(answer).into_message(route.1, 0)));
+        }
         answer.bytes += bytes;
         answer.longest = answer.longest.max(bytes);
         answer
-    }
-
-    /// What has gathered for a proxy goes in a message of its own.
-    fn close_answer(&mut self, route: (ProcessId, u64)) {
-        let Some(Answer { session, writes, slots, reads, .. }) = self.answers.remove(&route) else { return };
-        // What is executed by then is filled in when it leaves.
-        let message = Message::Answer { nonce: route.1, session, applied: 0, writes, slots, reads };
-        self.notices.push((route.0, message));
     }
 
     /// Everything to send, one answer a proxy unless they are large. Also forgets sessions that are gone.
@@ -467,8 +466,7 @@ impl Intake {
             }
         }
         while let Some(((proxy, nonce), answer)) = self.answers.pop_first() {
-            let Answer { session, writes, slots, reads, .. } = answer;
-            out.push((proxy, Message::Answer { nonce, session, applied: now, writes, slots, reads }));
+            out.push((proxy, answer.into_message(nonce, now)));
         }
         out
     }
