@@ -99,7 +99,8 @@ impl<T> Window<T> {
     }
 
     fn trim(&mut self) {
-        while self.ring.pop_front_if(|value| value.is_none()).is_some() {
+        while let Some(None) = self.ring.front() {
+            self.ring.pop_front();
             self.first += 1;
         }
     }
