@@ -38,7 +38,6 @@ impl Writer<'_> {
 
     /// A string of bytes.
     pub(super) fn bulk(&mut self, bytes: &[u8]) {
-        self.out.reserve(bytes.len() + 16);
         self.number(b'$', bytes.len() as i64);
         self.out.extend_from_slice(bytes);
         self.out.extend_from_slice(b"\r\n");
@@ -108,8 +107,17 @@ impl Writer<'_> {
         self.out.extend_from_slice(b"\r\n");
     }
 
+    /// Put together before it is appended: nearly every reply has one.
     fn number(&mut self, mark: u8, value: i64) {
-        self.line(mark, itoa::Buffer::new().format(value).as_bytes());
+        let mut digits = itoa::Buffer::new();
+        let digits = digits.format(value).as_bytes();
+        // A mark, up to 20 characters, a line end.
+        let mut line = [0; 23];
+        let end = 1 + digits.len();
+        line[0] = mark;
+        line[1..end].copy_from_slice(digits);
+        line[end..end + 2].copy_from_slice(b"\r\n");
+        self.out.extend_from_slice(&line[..end + 2]);
     }
 }
 

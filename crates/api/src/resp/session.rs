@@ -334,7 +334,8 @@ impl Session {
 
     /// Writes the replies of those that have ended, up to the first that has not.
     fn send_replies(&mut self, shared: &mut Resp, context: &mut SessionContext<'_>) {
-        while let Some((mut ask, outcome)) = self.replies.pop() {
+        while let Some(mut ask) = self.replies.pop() {
+            let outcome = ask.outcome.take().expect("it has ended");
             if matches!(ask.shape, Shape::Backup) && matches!(outcome, Outcome::Done(_)) {
                 ask.shape = Shape::Begun(shared.begin_backup(self.state.connection, context.node));
             }
@@ -392,17 +393,17 @@ impl Session {
 
     fn serve(&mut self, frame: &Bytes, words: &[Word], shared: &mut Resp, context: &mut SessionContext<'_>) {
         let args = Args::new(frame, words);
-        // A browser that was led here by a hostile page: as Redis, end it before its body is read as commands.
-        if args.get(0).eq_ignore_ascii_case(b"post") || args.get(0).eq_ignore_ascii_case(b"host:") {
-            self.closing = true;
-            return;
-        }
         let spec = match find(&args) {
             Ok(spec) => spec,
             Err(fault) if named(args.get(0)).is_some_and(|spec| spec.name == EXEC) => {
                 self.state.queue = None;
                 self.state.watch.forget();
                 return self.error(abort(&fault), context);
+            }
+            // A browser that was led here by a hostile page: as Redis, end it before its body is read as commands.
+            Err(_) if [&b"post"[..], b"host:"].iter().any(|name| args.get(0).eq_ignore_ascii_case(name)) => {
+                self.closing = true;
+                return;
             }
             Err(Fault(text)) => {
                 self.spoil();
@@ -665,11 +666,10 @@ impl Replies {
     }
 
     /// The first request under way, if it has ended.
-    fn pop(&mut self) -> Option<(Ask, Outcome)> {
-        let outcome = self.asks.front_mut()?.outcome.take()?;
-        let ask = self.asks.pop_front()?;
-        self.waiting -= weight(&outcome) + ask.after.len();
-        Some((ask, outcome))
+    fn pop(&mut self) -> Option<Ask> {
+        let first = self.asks.front()?;
+        self.waiting -= weight(first.outcome.as_ref()?) + first.after.len();
+        self.asks.pop_front()
     }
 }
 
