@@ -19,6 +19,10 @@
 //! also lies between `earliest` and `latest`. So a proposer whose own clock is right says its own time, and one whose
 //! clock is wrong is off by a round trip and the bound at most.
 //!
+//! - *A clock that is set* shows something else than what is known of it, until it is read again. Where it seemed far
+//!   from the own one, that is soon: where no vote or heartbeat tells it anyway, such clocks are asked for again and
+//!   again. Else a proposer whose clock is right might for a second say a time that no clock shows any more, if others
+//!   cannot be heard: what it writes would expire early.
 //! - *Alone in its group*, a proposer has no other clock than its own.
 //! - *A new leader* has been elected by a majority, and each of those votes told a time.
 //! - *A group that has just changed* may have no majority whose clocks are known yet. Until it has one, what the clocks
@@ -47,7 +51,8 @@ pub const BOUND: Duration = Duration::from_millis(500);
 /// Two monotonic clocks gain or lose less than one part in so many on each other: far more than oscillators do.
 const DRIFT: u32 = 20;
 
-/// How old a reading may be before the clock is asked again, where only [`ClockRequest`]s ask.
+/// How old a reading may be before the clock is asked again, where only [`ClockRequest`]s ask. One that is far from the
+/// own clock is asked for again at once.
 const RENEW: Duration = Duration::from_secs(1);
 
 /// Asks for the wall clock of another; repeated in the answer.
@@ -136,11 +141,16 @@ impl Walls {
         }
     }
 
-    /// Those of these nodes whose clocks are not known, or have not been read for some time.
-    pub fn due(&self, nodes: NodeSet, now: Time) -> NodeSet {
-        let is_due =
-            |node| self.readings.get(&node).is_none_or(|reading| now.since(reading.received) >= RENEW);
-        nodes.iter().filter(|node| is_due(*node)).collect()
+    /// Those of these nodes whose clocks are not known, or have not been read for some time; or seem to be further from
+    /// the own one than [`BOUND`], so that one of the two is about to be set.
+    pub fn due(&self, nodes: NodeSet, own: Own) -> NodeSet {
+        let differs = |reading: &Reading| {
+            let (earliest, latest) = reading.shows(own.now);
+            let is_far = difference(own.wall, own.wall.clamp(earliest, latest)) > BOUND;
+            is_far && !mutation::active("walls/differences-are-not-looked-at")
+        };
+        let is_due = |reading: &Reading| own.now.since(reading.received) >= RENEW || differs(reading);
+        nodes.iter().filter(|node| self.readings.get(node).is_none_or(is_due)).collect()
     }
 
     /// What `shown` says, or what it said for the group before; `None`: too few clocks are known.

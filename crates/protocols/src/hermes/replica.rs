@@ -258,7 +258,8 @@ impl Replica {
 
     fn on_heartbeat_timer(&mut self, cx: &mut Context<'_, Self>) {
         cx.set_timer(Timer::Heartbeat, self.config.timeouts.heartbeat);
-        let unknown = self.walls.due(self.epochs.members.voters.without(self.me), cx.now());
+        let own = Own { me: self.me, wall: cx.wall(), now: cx.now() };
+        let unknown = self.walls.due(self.epochs.members.voters.without(self.me), own);
         let request = ClockRequest { life: self.life, sent: cx.now() };
         cx.send_all(unknown, Message::ClockRequest(request));
         self.speak(cx);

@@ -82,6 +82,14 @@ fn a_member_in_an_epoch_that_is_over_and_hears_of_no_other() {
     crate::assert_goes_wrong("hermes", "hermes/left-behind", text, waits);
 }
 
+/// It is believed to be an hour behind for a second, and a key expires at once.
+#[test]
+fn a_clock_far_from_the_own_one_that_is_not_read_again() {
+    let text = trace!("hermes", "clock-that-is-set-right");
+    let is_gone = |text: &str| text.contains("p3 #2 = Value(None)");
+    crate::assert_goes_wrong("hermes", "walls/differences-are-not-looked-at", text, is_gone);
+}
+
 /// It answers the owner, so it is waited for.
 #[test]
 fn a_sign_of_life_of_a_member_whose_disk_hangs() {

@@ -18,7 +18,8 @@ impl Learner {
 
     /// Asks those whose clocks are not known, or have not been read for some time.
     pub(super) fn ask_clocks<M: Host>(&self, cx: &mut Context<'_, M>) {
-        let due = self.walls.due(self.config.members.without(self.me), cx.now());
+        let own = Own { me: self.me, wall: cx.wall(), now: cx.now() };
+        let due = self.walls.due(self.config.members.without(self.me), own);
         let request = ClockRequest { life: self.life, sent: cx.now() };
         cx.send_all(due, Message::ClockRequest(request).into());
     }
