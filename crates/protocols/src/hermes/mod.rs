@@ -13,6 +13,7 @@
 //! | reads of valid keys, under leases of the epoch | `reads.rs` |
 //! | eager almost-local reads: executed, then a majority is asked whether it has promised a later ballot | `blocks/epochs`, `reads.rs` `serve_reads` |
 //! | a key that is not valid in time is replayed by whoever has it | `writes.rs` `look_after_keys` |
+//! | who knows that what is sent again is committed says so | `writes.rs` `on_inv` |
 //! | another epoch: no acknowledgement of an earlier one counts, what is pending is replayed | `writes.rs` `take_up` |
 //! | who was left out comes back as a shadow | `epochs.rs` `decide`, `transfer.rs` |
 //! | without durability: who restarts comes back as a shadow; no epoch begins without what was committed | `memory.rs` |

@@ -48,6 +48,8 @@ pub struct Pending {
     /// The writes in it that came here, with what they will be answered.
     answers: Vec<(Write, Bytes)>,
     sent: Time,
+    /// Since when these acknowledgements count.
+    since: Time,
     /// Others have writes of this key that wait.
     contended: bool,
 }
@@ -74,6 +76,8 @@ pub struct Coordinator {
     later: BTreeMap<NodeId, Vec<Version>>,
     acks: BTreeMap<NodeId, Vec<Ack>>,
     valid: Vec<(Key, Timestamp)>,
+    /// To whoever has sent a version that is known here to be committed.
+    confirmed: BTreeMap<NodeId, Vec<(Key, Timestamp)>>,
 }
 
 impl Coordinator {
@@ -231,7 +235,8 @@ impl Replica {
         self.persist_key(Record::Version(version.clone()), cx);
         self.coordinator.invalid.remove(key);
         self.coordinator.versions.push(version);
-        let pending = Pending { at, acks: NodeSet::EMPTY, answers, sent: cx.now(), contended: false };
+        let (acks, sent, since) = (NodeSet::EMPTY, cx.now(), cx.now());
+        let pending = Pending { at, acks, answers, sent, since, contended: false };
         self.coordinator.pending.insert(key.clone(), pending);
     }
 
@@ -284,6 +289,10 @@ impl Replica {
                 // It is durable here.
                 self.on_acks(from, vec![Ack { key, at, waits: false }], cx);
             } else if self.take_over(&version, cx) {
+                let is_news = self.keys.is_valid(&key) && !version.valid;
+                if is_news && !mutation::active("hermes/acknowledged-only") {
+                    self.coordinator.confirmed.entry(from).or_default().push((key.clone(), at));
+                }
                 let waits = self.coordinator.queues.contains_key(&key);
                 self.coordinator.acks.entry(from).or_default().push(Ack { key, at, waits });
             } else if let Some(later) = self.keys.version(&key) {
@@ -364,6 +373,9 @@ impl Replica {
         for (to, acks) in std::mem::take(&mut coordinator.acks) {
             cx.send(to, Message::Ack { ballot, acks });
         }
+        for (to, keys) in std::mem::take(&mut coordinator.confirmed) {
+            cx.send(to, Message::Val { ballot, keys });
+        }
         let keys = std::mem::take(&mut coordinator.valid);
         if !keys.is_empty() {
             cx.send_all(self.epochs.live().without(self.me), Message::Val { ballot, keys });
@@ -379,6 +391,7 @@ impl Replica {
         coordinator.versions.clear();
         (coordinator.later, coordinator.acks) = (BTreeMap::new(), BTreeMap::new());
         coordinator.valid.clear();
+        coordinator.confirmed.clear();
         coordinator.yielded.clear();
         if !self.is_whole {
             return self.stop_serving(cx);
@@ -427,6 +440,11 @@ impl Replica {
             self.coordinator.pending.iter_mut().filter(|(_, pending)| now.since(pending.sent) >= RETRANSMIT);
         for (key, pending) in late.take(AT_ONCE) {
             pending.sent = now;
+            let is_stuck = now.since(pending.since) >= self.epochs.silence();
+            if is_stuck && !mutation::active("hermes/acknowledged-once") {
+                // Whoever is live answers, and yet one does not: another may know by now that it is committed.
+                (pending.acks, pending.since) = (NodeSet::EMPTY, now);
+            }
             let missing: NodeSet = live.iter().filter(|node| !pending.acks.contains(*node)).collect();
             let versions = self.keys.version(key).into_iter().collect();
             cx.send_all(missing, Message::Inv { ballot, versions });

@@ -82,6 +82,15 @@ fn a_member_in_an_epoch_that_is_over_and_hears_of_no_other() {
     crate::assert_goes_wrong("hermes", "hermes/left-behind", text, waits);
 }
 
+/// Whoever replays it waits for a member that it cannot reach, for ever.
+#[test]
+fn a_committed_version_that_is_only_acknowledged() {
+    let text = trace!("hermes", "committed-version-that-one-waits-for");
+    let waits = |text: &str| !text.contains("p3 #3 = Value");
+    crate::assert_goes_wrong("hermes", "hermes/acknowledged-only", text, waits);
+    crate::assert_goes_wrong("hermes", "hermes/acknowledged-once", text, waits);
+}
+
 /// It is believed to be an hour behind for a second, and a key expires at once.
 #[test]
 fn a_clock_far_from_the_own_one_that_is_not_read_again() {
