@@ -2,10 +2,11 @@
 //! after.
 //!
 //! The time of a key counts on the wall clocks of the nodes, which differ and may jump. A put is stamped by the node
-//! that proposes it, between its call and its reply; the key is due when some node that proposes, or answers a read,
-//! shows a time to live more than that. So it may vanish from the first instant on at which any clock shows the least
-//! that any showed while it was put, and its time to live more. In this form linearizability judges it: see the
-//! [model](super::linearizability).
+//! that proposes it, between its call and its reply, by the clocks of a majority. Others' clocks were read up to
+//! [`AGE`] before, and a reading says no more than how far the clock has come since if it was not set. The key is due
+//! when some node that proposes, or answers a read, shows a time to live more than that. So it may vanish from the
+//! first instant on at which any clock shows the least that any could be taken to show while it was put, and its time
+//! to live more. In this form linearizability judges it: see the [model](super::linearizability).
 //!
 //! It must be gone when all clocks show more, for some time, than the most that any has ever shown until the put was
 //! answered (replicated time never goes back, so that may have been its stamp) and its time to live. Reads that may be
@@ -22,6 +23,9 @@ use crate::{MILLISECOND, SECOND};
 /// How long a key may outlive its time on all clocks: for a proposer's time to reach those who answer reads.
 const LAG: u64 = 2 * SECOND;
 
+/// How long ago the clock of another may have been read last: a node that cannot be heard may be needed for a majority.
+const AGE: u64 = SECOND;
+
 /// Clocks show whole milliseconds, and two of them are compared.
 const ROUNDING: i64 = 2 * MILLISECOND as i64;
 
@@ -37,7 +41,7 @@ pub fn timed(history: &History, walls: Option<&WallClocks>) -> History {
                 if let Expiry::In(millis) = *expiry {
                     let end = returned.as_ref().map_or(u64::MAX, |(at, _)| *at);
                     let due = |walls: &WallClocks| {
-                        let due = walls.least(*invoked, end) + life(millis) - ROUNDING;
+                        let due = walls.least_known(*invoked, end, AGE) + life(millis) - ROUNDING;
                         walls.first(due).max(*invoked)
                     };
                     *expiry = Expiry::At(walls.map_or(*invoked, due) as i64);
@@ -160,6 +164,20 @@ mod tests {
         let old = Bounds::from([(1, quorate_core::Staleness::Versions(1))]);
         assert!(check_ends(&history, &Bounds::new(), &true_walls()).is_err());
         assert!(check_ends(&history, &old, &true_walls()).is_ok());
+    }
+
+    #[test]
+    fn a_clock_that_was_set_just_before_may_still_be_believed() {
+        // A second behind until then.
+        let expires = |set: u64, at: u64| {
+            let walls = WallClocks::new([vec![(0, -(SECOND as i64)), (set * MILLISECOND, 0)]]);
+            let text = format!(
+                "1 4000 4010 put \"x\" \"v\" always in 1500 no = done\n2 {at} {at} get \"x\" = value none"
+            );
+            linearizability::check(&timed(&history(&text), Some(&walls))).is_ok()
+        };
+        assert!(expires(3500, 4600) && !expires(3500, 4400));
+        assert!(!expires(2900, 5400) && expires(2900, 5600), "it was read again since");
     }
 
     #[test]

@@ -17,7 +17,14 @@ impl WallClocks {
 
     /// The least that any of them shows at any instant from `from` to `to`.
     pub fn least(&self, from: Nanos, to: Nanos) -> i64 {
-        let shown = self.stretches().filter(|(start, end, _)| *start <= to && *end > from);
+        self.least_known(from, to, 0)
+    }
+
+    /// The least that anybody takes any of them to show then who has read it up to `age` nanoseconds before: who does
+    /// not know of a jump.
+    pub fn least_known(&self, from: Nanos, to: Nanos, age: Nanos) -> i64 {
+        let shown =
+            self.stretches().filter(|(start, end, _)| *start <= to && *end > from.saturating_sub(age));
         shown.map(|(start, _, offset)| start.max(from) as i64 + offset).min().expect("there are clocks")
     }
 
