@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use quorate_check::Violation;
 use quorate_core::Topology;
@@ -124,12 +125,15 @@ fn a_chain_gets_on_where_it_did_not() {
 }
 
 /// The promise of a far member, which takes two round trips with leases, came later than half an election timeout after
-/// the owner had stood, each time.
+/// the owner had stood, each time (92, 2016); or after a nearer one had promised (102).
 #[test]
 fn a_far_member_of_hermes_does_not_stay_outside() {
     let restless = ["heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms"];
     assert_passes("hermes", &seed(92, "all", &restless));
     assert_passes("hermes", &seed(2016, "all", &[&restless[..], &["reads=eager-alr"]].concat()));
+    let until = Some(Duration::from_millis(101));
+    let options = seed(102, "loss,partitions,slow-links", &restless);
+    assert_passes("hermes", &Options { clients: 2, until, ..options });
 }
 
 /// A member answered from a key with a time to live, which the tail had executed the end of.

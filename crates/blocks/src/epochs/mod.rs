@@ -15,15 +15,18 @@
 //!    that is cut off disturbs nobody. An owner that misses a member that is live needs no poll.
 //! 2. *Prepare*: the candidate asks all acceptors to promise its ballot. An acceptor promises it if the candidate's log
 //!    has all that its own has (`P`, where the logs end: the rule of Raft's votes; `()` without logs). From then on it
-//!    treats the candidate as an owner for an election timeout: it promises nobody else a ballot, and helps no poll.
-//!    Two candidates that cannot reach each other would else take a third's promise from each other for ever.
+//!    treats the candidate as an owner for an election timeout after each `Prepare`: it promises nobody else a ballot,
+//!    and helps no poll. Two candidates that cannot reach each other would else take a third's promise from each other
+//!    for ever.
 //! 3. *Leases*: those who read have promises of a majority that it promises no other ballot before they end
 //!    ([`crate::leases`]). So an acceptor first takes back what it has granted, or waits for its end. When an epoch
 //!    begins, nobody who was removed has leases of a majority.
 //! 4. *Decide*: once a majority has promised, the candidate waits for those that it has seen to work as the owner of
-//!    the last epoch, for half an election timeout at most, or else for the others for a heartbeat; and for as long as
-//!    what was promised does not suffice ([`Evidence`]). A protocol makes its statement of what each has promised with
-//!    (`K`), and repeats it in its heartbeats.
+//!    the last epoch, for two election timeouts at most, or else for the others for a heartbeat; and for as long as
+//!    what was promised does not suffice ([`Evidence`]). A promise of one that is far takes two round trips, since it
+//!    takes leases back, and each later epoch would begin without it as well. Those who have promised hear meanwhile
+//!    that the candidate is there. A protocol makes its statement of what each has promised with (`K`), and repeats it
+//!    in its heartbeats.
 //!
 //! Where there are no leases, whoever has read asks a majority of the acceptors whether they have promised a later
 //! ballot ([`EagerReads`]).

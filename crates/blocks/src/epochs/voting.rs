@@ -94,16 +94,27 @@ impl<P: Copy + Ord + Debug, K: Evidence> Epochs<P, K> {
         self.promised.max(self.seen).next(self.me)
     }
 
-    /// Asks those who have not answered (again).
-    pub fn solicit<M: Embeds<P, K>>(&self, position: P, cx: &mut Context<'_, M>) {
-        let (tally, message) = match &self.role {
-            Role::Polling(Polling { tally, sent }) => (tally, Message::Poll { sent: *sent, position }),
+    /// Asks those who have not answered (again). While a candidate with a majority waits for others, those who have
+    /// promised hear that it is there: nobody else stands meanwhile.
+    pub fn solicit<M: Embeds<P, K>>(&mut self, position: P, cx: &mut Context<'_, M>) {
+        let (to, message) = match &self.role {
+            Role::Polling(Polling { tally, sent }) => {
+                (tally.missing(), Message::Poll { sent: *sent, position })
+            }
             Role::Candidate(candidate) => {
-                (&candidate.tally, Message::Prepare { ballot: self.promised, position })
+                let waits = candidate.enough.is_some() && !candidate.stalled;
+                let to = match waits && !mutation::active("epochs/silent-candidate") {
+                    true => self.members.voters,
+                    false => candidate.tally.missing(),
+                };
+                if waits {
+                    self.monitor.heard(cx.now());
+                }
+                (to, Message::Prepare { ballot: self.promised, position })
             }
             Role::Member | Role::Owner(_) => return,
         };
-        cx.send_all(tally.missing().without(self.me), message.into());
+        cx.send_all(to.without(self.me), message.into());
     }
 
     /// Since when it has been a candidate, if it is one.
@@ -148,10 +159,11 @@ impl<P: Copy + Ord + Debug, K: Evidence> Epochs<P, K> {
         };
         let waited = in_time || all || candidate.stalled;
         let Some(enough) = candidate.enough.filter(|_| waited) else { return Event::Nothing };
-        // Those who have promised give it an election timeout, and whoever is far needs as long as it took to get
-        // there: before it promises, it takes leases back as the others did.
-        let from = if mutation::active("epochs/early-end") { candidate.since } else { enough };
-        let rest = (self.timeouts.election / 2).saturating_sub(now.since(from));
+        // Whoever is far needs two round trips: before it promises, it takes back the leases that it has granted. Later
+        // writes would wait for it as long.
+        let short = mutation::active("epochs/short-wait");
+        let wait = if short { self.timeouts.election / 2 } else { 2 * self.timeouts.election };
+        let rest = wait.saturating_sub(now.since(enough));
         if !late.is_empty() && !rest.is_zero() {
             cx.set_timer(Timer::Decide.into(), rest);
             return Event::Nothing;
@@ -185,6 +197,7 @@ impl<P: Copy + Ord + Debug, K: Evidence> Epochs<P, K> {
         if ballot < self.promised {
             cx.send(from, Message::Refused { ballot: self.promised }.into());
         } else if ballot == self.promised {
+            self.monitor.heard(cx.now());
             cx.send(from, Message::Promise { ballot, known }.into());
         } else if covers(Some(position), own) {
             return self.want(Wanted { ballot, position: Some(position) }, own, cx);

@@ -14,7 +14,6 @@ caught! { "hermes",
     // Epochs.
     a_shadow_that_serves: "hermes/shadow-reads";
     a_lease_that_outlives_its_epoch: "epochs/promise-while-leased";
-    a_far_promise_that_is_not_waited_for: "epochs/early-end" with RESTLESS, under "all", at 92;
 }
 
 /// It starts whole, and reads what is older than what the others read.
@@ -72,6 +71,22 @@ fn a_promise_that_is_taken_back_before_its_epoch_is_stated() {
     let text = trace!("hermes", "promise-that-is-not-taken-back");
     let begins_anew = |text: &str| !text.contains("r1 leader leader r1 ballot 1.1");
     crate::assert_goes_wrong("hermes", "epochs/promises-taken-back", text, begins_anew);
+}
+
+/// It is left out, each time that another epoch is begun for it.
+#[test]
+fn a_far_promise_that_is_not_waited_for() {
+    let text = trace!("hermes", "promise-that-comes-late");
+    let leaves_out = |text: &str| text.contains("r3 outside leader r1");
+    crate::assert_goes_wrong("hermes", "epochs/short-wait", text, leaves_out);
+}
+
+/// Another takes its promises from it.
+#[test]
+fn a_candidate_that_waits_in_silence() {
+    let text = trace!("hermes", "promise-that-comes-late");
+    let begins_anew = |text: &str| !text.contains("r1 leader leader r1 ballot 2.1");
+    crate::assert_goes_wrong("hermes", "epochs/silent-candidate", text, begins_anew);
 }
 
 /// It takes what it is asked for, for ever.
