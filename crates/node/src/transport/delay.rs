@@ -144,7 +144,7 @@ impl EmulatedLink {
         while let Some((_, parcel)) = self.left.pop_front_if(|(at, _)| *at <= now) {
             let frame = parcel.frame;
             self.bytes[frame.class() as usize] -= frame.bytes();
-            frame.queue(output);
+            output.push(frame);
         }
     }
 

@@ -18,6 +18,9 @@
 //! A node that was dialed by another says nothing on that connection but [`PROBE`], which asks whether the other is
 //! still there; the answer is [`ALIVE`], a frame without content.
 
+use std::cell::OnceCell;
+use std::rc::Rc;
+
 use bytes::{Buf, Bytes, BytesMut};
 use quorate_core::link::FRAME;
 use quorate_core::{Class, Decoder, Payload, ProcessId, Wire};
@@ -213,14 +216,15 @@ fn take_frame(input: &mut BytesMut, limit: usize) -> Result<Option<(u8, Bytes)>,
     Ok(Some((flags, piece)))
 }
 
-/// A message, encoded once for all its receivers.
+/// A message, encoded once for all its receivers. A full frame is summed when the first of them is to get it: to sum
+/// all of a message of 64 MiB at once would keep the loop for some milliseconds.
 #[derive(Clone, Debug)]
 pub struct Encoded {
     class: Class,
     length: usize,
     /// The frames before the last: full ones.
-    full: Vec<Piece>,
-    /// Of the last frame; its ends are not summed yet.
+    full: Vec<Rc<Piece>>,
+    /// Of the last frame, summed already.
     last: Piece,
 }
 
@@ -229,19 +233,30 @@ pub struct Encoded {
 struct Piece {
     flags: u8,
     bytes: Payload,
-    crc: u32,
+    /// Of the flags and the bytes, without the ends, once it is needed.
+    crc: OnceCell<u32>,
 }
 
 impl Piece {
     fn new(flags: u8, bytes: Payload) -> Piece {
-        let crc =
-            bytes.parts().iter().fold(crc32c::crc32c(&[flags]), |crc, part| crc32c::crc32c_append(crc, part));
-        Piece { flags, bytes, crc }
+        Piece { flags, bytes, crc: OnceCell::new() }
+    }
+
+    fn summed(flags: u8, bytes: Payload) -> Piece {
+        let piece = Piece::new(flags, bytes);
+        piece.crc();
+        piece
+    }
+
+    fn crc(&self) -> u32 {
+        let flags = || crc32c::crc32c(&[self.flags]);
+        let parts = self.bytes.parts().iter();
+        *self.crc.get_or_init(|| parts.fold(flags(), |crc, part| crc32c::crc32c_append(crc, part)))
     }
 
     /// Appends the frame, but for its ends, which it has if this is the last.
     fn queue(&self, ends: Option<&[u8; ENDS]>, queue: &mut SendQueue) {
-        let crc = ends.map_or(self.crc, |ends| crc32c::crc32c_append(self.crc, ends));
+        let crc = ends.map_or(self.crc(), |ends| crc32c::crc32c_append(self.crc(), ends));
         let length = self.bytes.len() + ends.map_or(0, |ends| ends.len());
         let mut header = [0; HEADER];
         header[..4].copy_from_slice(&u32::try_from(length).expect("a frame is short").to_le_bytes());
@@ -263,7 +278,7 @@ impl Encoded {
         let length = message.len();
         let flags = if class == Class::Bulk { BULK } else { 0 };
         if length <= FRAME {
-            return Encoded { class, length, full: Vec::new(), last: Piece::new(flags, message) };
+            return Encoded { class, length, full: Vec::new(), last: Piece::summed(flags, message) };
         }
         let (mut full, mut piece, mut room) = (Vec::new(), Vec::new(), FRAME);
         for part in message.parts() {
@@ -271,20 +286,21 @@ impl Encoded {
             while part.len() > room {
                 piece.push(part.split_to(room));
                 let continues = if full.is_empty() { 0 } else { CONTINUES };
-                full.push(Piece::new(flags | continues | MORE, std::mem::take(&mut piece).into()));
+                let bytes = std::mem::take(&mut piece).into();
+                full.push(Rc::new(Piece::new(flags | continues | MORE, bytes)));
                 room = FRAME;
             }
             room -= part.len();
             piece.push(part);
         }
-        Encoded { class, length, full, last: Piece::new(flags | CONTINUES, piece.into()) }
+        Encoded { class, length, full, last: Piece::summed(flags | CONTINUES, piece.into()) }
     }
 
     /// The frame of an echo, which goes between those of messages.
     pub(super) fn echo(echo: Echo) -> Encoded {
         let bytes = echo.to_bytes();
         let (class, length) = (Class::Urgent, bytes.len());
-        Encoded { class, length, full: Vec::new(), last: Piece::new(ECHO, bytes.into()) }
+        Encoded { class, length, full: Vec::new(), last: Piece::summed(ECHO, bytes.into()) }
     }
 
     /// Whether it may wait for what is urgent.
@@ -304,18 +320,20 @@ impl Encoded {
 
     /// Appends its frames to what waits for a connection.
     pub fn queue(&self, from: ProcessId, to: ProcessId, output: &mut Output) {
-        let ends = ends_of(from, to);
-        for piece in &self.full {
-            output.frame(self.class, |queue| piece.queue(None, queue));
+        match self.class {
+            Class::Urgent => {
+                self.full.iter().for_each(|piece| piece.queue(None, output.urgent()));
+                self.last.queue(Some(&ends_of(from, to)), output.urgent());
+            }
+            Class::Bulk => self.clone().frames(from, to).for_each(|frame| output.push(frame)),
         }
-        output.frame(self.class, |queue| self.last.queue(Some(&ends), queue));
     }
 
     /// Its frames, in order, as one receiver gets them.
     pub(super) fn frames(self, from: ProcessId, to: ProcessId) -> impl Iterator<Item = EncodedFrame> {
         let (class, ends) = (self.class, ends_of(from, to));
         let full = self.full.into_iter().map(move |piece| EncodedFrame { class, piece, ends: None });
-        full.chain([EncodedFrame { class, piece: self.last, ends: Some(ends) }])
+        full.chain([EncodedFrame { class, piece: Rc::new(self.last), ends: Some(ends) }])
     }
 }
 
@@ -323,7 +341,7 @@ impl Encoded {
 #[derive(Debug)]
 pub(super) struct EncodedFrame {
     class: Class,
-    piece: Piece,
+    piece: Rc<Piece>,
     /// Of the last one.
     ends: Option<[u8; ENDS]>,
 }
@@ -338,9 +356,9 @@ impl EncodedFrame {
         HEADER + self.piece.bytes.len() + self.ends.map_or(0, |ends| ends.len())
     }
 
-    /// Appends it to what waits for a connection.
-    pub(super) fn queue(&self, output: &mut Output) {
-        output.frame(self.class, |queue| self.piece.queue(self.ends.as_ref(), queue));
+    /// Appends it to what is to be written.
+    pub(super) fn queue(&self, queue: &mut SendQueue) {
+        self.piece.queue(self.ends.as_ref(), queue);
     }
 }
 
@@ -418,6 +436,28 @@ mod tests {
             assert_eq!((frame.from, frame.to, &frame.payload[..]), (ends().0, ends().1, &message[..]));
             assert_eq!(&input[..], b"next");
         }
+    }
+
+    #[test]
+    fn a_frame_of_bulk_is_summed_when_it_is_to_be_written() {
+        let encoded = Encoded::new(Bytes::from(vec![1; 9 * FRAME]).into(), Class::Bulk);
+        let summed = || encoded.full.iter().filter(|piece| piece.crc.get().is_some()).count();
+        let ((from, to), mut outputs) = (ends(), [Output::default(), Output::default()]);
+        outputs.iter_mut().for_each(|output| encoded.queue(from, to, output));
+        assert_eq!(summed(), 0);
+        // 256 KiB are enough for a turn.
+        let mut written = Vec::new();
+        outputs[0].write_to(&mut written).unwrap();
+        assert_eq!(summed(), 4);
+        while !outputs[0].is_empty() {
+            outputs[0].write_to(&mut written).unwrap();
+        }
+        assert_eq!(summed(), 8);
+        let mut again = Vec::new();
+        while !outputs[1].is_empty() {
+            outputs[1].write_to(&mut again).unwrap();
+        }
+        assert!(again == written, "all receivers get the same sums");
     }
 
     #[test]

@@ -11,6 +11,8 @@ use std::io::{self, ErrorKind, IoSlice, Write};
 use bytes::{Buf, Bytes, BytesMut};
 use quorate_core::Class;
 
+use super::frame::EncodedFrame;
+
 /// Pieces from this size on are not copied.
 const SPLICE: usize = 4096;
 /// Pieces per system call.
@@ -24,7 +26,7 @@ const BULK_PER_TURN: usize = 256 << 10;
 pub struct Output {
     /// Those whose turn it is, in order: all urgent ones, and one of bulk at most, which may be written in part.
     next: SendQueue,
-    bulk: VecDeque<SendQueue>,
+    bulk: VecDeque<EncodedFrame>,
     bulk_bytes: usize,
 }
 
@@ -52,14 +54,12 @@ impl Output {
         &mut self.next
     }
 
-    /// Appends a frame, which `write` makes.
-    pub fn frame(&mut self, class: Class, write: impl FnOnce(&mut SendQueue)) {
-        match class {
-            Class::Urgent => write(&mut self.next),
+    /// Appends a frame.
+    pub(super) fn push(&mut self, frame: EncodedFrame) {
+        match frame.class() {
+            Class::Urgent => frame.queue(&mut self.next),
             Class::Bulk => {
-                let mut frame = SendQueue::default();
-                write(&mut frame);
-                self.bulk_bytes += frame.len();
+                self.bulk_bytes += frame.bytes();
                 self.bulk.push_back(frame);
             }
         }
@@ -79,8 +79,8 @@ impl Output {
                 return Ok((Wrote::Enough, total));
             }
             if let Some(frame) = self.bulk.pop_front() {
-                self.bulk_bytes -= frame.len();
-                self.next.append(frame);
+                self.bulk_bytes -= frame.bytes();
+                frame.queue(&mut self.next);
             }
         }
     }
@@ -132,14 +132,6 @@ impl SendQueue {
         self.pieces.push_back(piece.clone());
     }
 
-    /// Appends what another holds.
-    pub fn append(&mut self, mut other: SendQueue) {
-        other.close_tail();
-        self.close_tail();
-        self.bytes += other.bytes;
-        self.pieces.append(&mut other.pieces);
-    }
-
     /// Writes until nothing is left or the socket takes no more. Returns the bytes written too.
     pub fn write_to(&mut self, socket: &mut impl Write) -> io::Result<(Wrote, usize)> {
         self.close_tail();
@@ -184,6 +176,9 @@ impl SendQueue {
 
 #[cfg(test)]
 mod tests {
+    use quorate_core::NodeId;
+
+    use super::super::frame::Encoded;
     use super::*;
 
     /// Takes a few bytes per call, then none for a while.
@@ -237,9 +232,14 @@ mod tests {
     #[test]
     fn bulk_goes_a_frame_at_a_time_behind_what_is_urgent_and_only_so_much_in_a_turn() {
         let mut output = Output::default();
-        let frame = |byte: u8| move |queue: &mut SendQueue| queue.push(&Bytes::from(vec![byte; 3000]));
-        (1..=3).for_each(|byte| output.frame(Class::Bulk, frame(byte)));
-        output.frame(Class::Urgent, frame(9));
+        let node = |id| NodeId::new(id).unwrap().into();
+        // All bytes are alike but 9 before the message and 18 behind it.
+        let push = |output: &mut Output, class, byte: u8| {
+            let message = Encoded::new(Bytes::from(vec![byte; 2973]).into(), class);
+            message.queue(node(1), node(2), output);
+        };
+        (1..=3).for_each(|byte| push(&mut output, Class::Bulk, byte));
+        push(&mut output, Class::Urgent, 9);
         assert_eq!(
             (output.len(Class::Urgent), output.len(Class::Bulk), output.total()),
             (3000, 9000, 12_000)
@@ -247,12 +247,12 @@ mod tests {
         let mut socket = Trickle { got: Vec::new(), calls: 0 };
         assert_eq!(output.write_to(&mut socket).unwrap(), (Wrote::Some, 3000));
         // One of bulk has begun.
-        output.frame(Class::Urgent, frame(8));
+        push(&mut output, Class::Urgent, 8);
         while output.write_to(&mut socket).unwrap().0 != Wrote::All {}
-        let order: Vec<_> = socket.got.chunks(3000).map(|frame| (frame[0], frame[2999])).collect();
+        let order: Vec<_> = socket.got.chunks(3000).map(|frame| (frame[9], frame[2981])).collect();
         assert_eq!(order, [(9, 9), (1, 1), (8, 8), (2, 2), (3, 3)]);
         for _ in 0..=BULK_PER_TURN / 3000 + 1 {
-            output.frame(Class::Bulk, frame(1));
+            push(&mut output, Class::Bulk, 1);
         }
         assert_eq!(output.write_to(&mut Vec::new()).unwrap().0, Wrote::Enough);
         assert_eq!(output.write_to(&mut Vec::new()).unwrap().0, Wrote::All);
