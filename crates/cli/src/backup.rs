@@ -274,7 +274,8 @@ fn tell(founding: &Founding, cluster: u64, from: &str) -> Result<(), Failure> {
         stdout(),
         "{}: node {node} of the new cluster {cluster:016x} ({}), from the {from}\nStart it with:\n  quorate serve \
          --node-id {node} --protocol {} --data-dir {} --listen-peer {own} \\\n      --listen-resp HOST:PORT \
-         --initial-cluster {}",
+         --initial-cluster {}\nCertificates are for one cluster. An authority for this one is made by:\n  quorate \
+         cert init --cluster-id {cluster:016x}",
         directory.display(),
         protocol.name(),
         protocol.name(),

@@ -488,6 +488,55 @@ fn users_may_do_what_their_rules_say_after_restarts_and_in_a_restored_cluster_to
     assert!(error.contains("NOAUTH"), "{error}");
 }
 
+/// Its members are started by `--initial-cluster`, which gives another id than its own.
+#[test]
+fn a_restored_cluster_has_certificates_of_its_own_and_grows() {
+    let first = Cluster::start(1, "multipaxos");
+    Client::connect([&*first.nodes[0].resp], TIMEOUT).unwrap().put("k", "v").unwrap();
+    let (mut cluster, earlier) = prepare(1, "raft");
+    let backup = earlier.directory.path().join("backup").display().to_string();
+    let done = |words: &[&str]| {
+        let (code, said) = run(&mut quorate(words));
+        assert_eq!(code, Some(0), "{said}");
+        said
+    };
+    done(&["backup", "--out", &backup, "--endpoints", &first.nodes[0].resp]);
+    let (data, members) = (cluster.nodes[0].data.display().to_string(), cluster.members().to_owned());
+    let words = ["restore", &backup, "--data-dir", &data, "--node-id", "1", "--initial-cluster", &members];
+    let said = done(&[&words[..], &["--protocol", "raft"]].concat());
+    let id = said.split("quorate cert init --cluster-id ").nth(1).unwrap().trim().to_owned();
+    let (code, said) = cluster.nodes[0].run_to_end();
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains(&format!("it is not for node 1 of cluster {id}")), "{said}");
+
+    let ours = Certificates::of(u64::from_str_radix(&id, 16).unwrap());
+    ours.give(&mut cluster.nodes[0], &ours.node(1, 1));
+    start(&mut cluster, &ours);
+    let mut joiner = cluster.twin(0);
+    ours.give(&mut joiner, &ours.node(2, 1));
+    joiner.set("--cluster-id", &id);
+    std::mem::swap(&mut joiner.args, &mut cluster.nodes[0].args);
+    let peer = cluster.join();
+    std::mem::swap(&mut joiner.args, &mut cluster.nodes[0].args);
+    let [ca, cert, key] = ours.files().map(|path| path.display().to_string());
+    let tls = ["--tls-ca", &ca, "--tls-cert", &cert, "--tls-key", &key];
+    let words = ["member", "add", &format!("2={peer}"), "--endpoints", &cluster.nodes[0].resp];
+    done(&[&words[..], &tls].concat());
+    let owner = Owner::Process(Process::Proxy, vec!["127.0.0.1".to_owned()]);
+    let Issued { cert, key } = ours.authority.issue(ours.directory.path(), &owner, 1).unwrap();
+    let mut proxy = cluster.twin(1);
+    let resp = cluster.ports.address();
+    let words = ["proxy", "--listen-resp", &resp, "--protocol", "raft", "--initial-cluster", &members];
+    proxy.args = words.map(str::to_owned).to_vec();
+    ours.give(&mut proxy, &Issued { cert, key });
+    proxy.set("--cluster-id", &id);
+    proxy.start();
+    for resp in [&cluster.nodes[1].resp, &resp] {
+        let value = wait_for("what was restored", || connect(&ours, resp)?.get("k").ok()?);
+        assert_eq!(&value[..], b"v");
+    }
+}
+
 #[test]
 fn a_file_of_users_that_is_wrong_is_refused_with_the_line() {
     let mut cluster = Cluster::prepare(1, "multipaxos", &[]);

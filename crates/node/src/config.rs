@@ -16,6 +16,7 @@ use crate::clock::ClockSource;
 use crate::error::ConfigError;
 use crate::limits::Limits;
 use crate::spans::SpanQueue;
+use crate::storage;
 use crate::transport::delay::{Changed, Delays, take_common};
 
 /// When a record counts as durable.
@@ -213,14 +214,12 @@ impl NodeConfig {
             (false, false) => Stage::New,
         };
         let founded = (!join && cluster_id.is_some()).then(|| self::cluster_id(&initial_cluster));
-        let common = ProxyOptions { listen_resp, initial_cluster, cluster_id, tls, limits };
-        let process = Process::Node(node.get());
+        let common = ProxyOptions { listen_resp, initial_cluster, cluster_id, tls: None, limits };
         let diskless = without && can.diskless == Diskless::Data;
         let entrance = Entrance { joining: join, rejoining: true, diskless };
         let rejoining = match can.rejoin {
             true => {
-                let common = ProxyOptions { tls: None, ..common.clone() };
-                match Self::common(protocol, (common, process), entrance, settings.clone()) {
+                match Self::common(protocol, common.clone(), entrance, settings.clone()) {
                     Ok(config) => Some(config.configured),
                     Err(error) if replace_disk => return Err(error),
                     // A group that is too small to replace a disk serves all the same.
@@ -229,8 +228,13 @@ impl NodeConfig {
             }
             false => None,
         };
-        let mut config =
-            Self::common(protocol, (common, process), Entrance { rejoining: false, ..entrance }, settings)?;
+        let mut config = Self::common(protocol, common, Entrance { rejoining: false, ..entrance }, settings)?;
+        // A cluster that began with another's data has an id of its own, which is in its members' directories, and its
+        // certificates are for that. What is wrong with a directory is said when it is opened.
+        let owner = storage::owner(&data_dir).ok().flatten().filter(|owner| owner.initial == config.cluster);
+        let cluster = owner.map_or(config.cluster, |owner| owner.cluster);
+        let load = |options| Credentials::load(options, Process::Node(node.get()), cluster);
+        config.tls = tls.map(load).transpose()?;
         config.clock = clock;
         config.delays.map = map;
         config.topology_file = topology_file;
@@ -254,18 +258,22 @@ impl NodeConfig {
         options: ProxyOptions,
         settings: Settings,
     ) -> Result<Self, ConfigError> {
-        let config = Self::common(protocol, (options, Process::Proxy), Entrance::default(), settings)?;
+        let tls = options.tls.clone();
+        let config = Self::common(protocol, options, Entrance::default(), settings)?;
+        let load = |options| Credentials::load(options, Process::Proxy, config.cluster);
+        let tls = tls.map(load).transpose()?;
         // What it sends is not delayed; it may be told all the same, as its nodes are.
-        Ok(Self { delays: Delays::default(), ..config })
+        Ok(Self { delays: Delays::default(), tls, ..config })
     }
 
+    /// Without certificates.
     fn common(
         protocol: &'static dyn AnyProtocol,
-        (options, process): (ProxyOptions, Process),
+        options: ProxyOptions,
         entrance: Entrance,
         mut settings: Settings,
     ) -> Result<Self, ConfigError> {
-        let ProxyOptions { listen_resp, initial_cluster: members, cluster_id, tls, limits } = options;
+        let ProxyOptions { listen_resp, initial_cluster: members, cluster_id, limits, .. } = options;
         check_cluster(&members)?;
         check_address(&listen_resp)?;
         let Capabilities { min_nodes: min, max_nodes: max, .. } = protocol.capabilities();
@@ -282,7 +290,6 @@ impl NodeConfig {
         };
         let configured = Reach::configure_each(&settings, |settings| protocol.configure(&group, settings))?;
         let cluster = cluster_id.unwrap_or_else(|| self::cluster_id(&members));
-        let tls = tls.map(|options| Credentials::load(options, process, cluster)).transpose()?;
         let (place, clock) = (None, ClockSource::None);
         Ok(NodeConfig {
             protocol,
@@ -296,7 +303,7 @@ impl NodeConfig {
             clock,
             delays,
             topology_file: None,
-            tls,
+            tls: None,
             spans: None,
         })
     }

@@ -141,7 +141,7 @@ impl Current {
             };
             let why = format!(
                 "it is not for {process} of cluster {cluster:016x}, whose name would be {}: `quorate {command}` issues \
-                 one",
+                 one, with the authority of that cluster",
                 process.dns_name(cluster)
             );
             return Err(TlsError::file("--tls-cert", &options.files.cert, why));

@@ -8,7 +8,7 @@ use quorate_node::{cluster_id, parse_cluster};
 use quorate_tls::issue::{AUTHORITY, Authority, Issued, Owner};
 use quorate_tls::{ClientCredentials, Process};
 
-use super::support::Cluster;
+use super::support::{Cluster, Node};
 
 /// The certificates of a cluster.
 pub struct Certificates {
@@ -41,6 +41,13 @@ impl Certificates {
         self.authority.issue(self.directory.path(), &owner, days).unwrap()
     }
 
+    /// A process will be started with these.
+    pub fn give(&self, node: &mut Node, Issued { cert, key }: &Issued) {
+        for (flag, path) in [("--tls-ca", &self.ca()), ("--tls-cert", cert), ("--tls-key", key)] {
+            node.set(flag, &path.display().to_string());
+        }
+    }
+
     pub fn credentials(&self) -> ClientCredentials {
         let Issued { cert, key } = &self.client;
         ClientCredentials::load(&self.ca(), Some((cert, key))).unwrap()
@@ -52,10 +59,7 @@ pub fn prepare(count: u8, protocol: &str) -> (Cluster, Certificates) {
     let mut cluster = Cluster::prepare(count.into(), protocol, &["--durability", "os"]);
     let certificates = Certificates::of(cluster_id(&parse_cluster(cluster.members()).unwrap()));
     for (id, node) in (1..).zip(&mut cluster.nodes) {
-        let Issued { cert, key } = certificates.node(id, 1);
-        node.set("--tls-ca", &certificates.ca().display().to_string());
-        node.set("--tls-cert", &cert.display().to_string());
-        node.set("--tls-key", &key.display().to_string());
+        certificates.give(node, &certificates.node(id, 1));
     }
     (cluster, certificates)
 }
