@@ -41,7 +41,8 @@ use std::fmt;
 use std::time::Duration;
 
 use quorate_core::{
-    DurationHistogram, NodeId, NodeSet, Sample, Status, Time, WALL_CLOCK, Wall, mutation, wire_struct,
+    Context, DurationHistogram, Machine, NodeId, NodeSet, Sample, Status, Time, WALL_CLOCK, Wall, mutation,
+    wire_struct,
 };
 
 /// How far a proposer's time may be from what the clocks of a majority support. Clocks that are kept by NTP differ by
@@ -122,6 +123,13 @@ pub struct Own {
     pub wall: Wall,
     /// What its monotonic clock shows at the same moment.
     pub now: Time,
+}
+
+impl Own {
+    /// What they show in this step of the replica.
+    pub fn read<M: Machine>(me: NodeId, cx: &Context<'_, M>) -> Own {
+        Own { me, wall: cx.wall(), now: cx.now() }
+    }
 }
 
 impl Walls {

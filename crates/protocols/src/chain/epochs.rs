@@ -52,7 +52,7 @@ impl Replica {
 
     /// What another's wall clock showed when it answered something that was asked at `sent`.
     pub(super) fn hear_wall(&mut self, from: NodeId, known: (Time, Wall), cx: &Context<'_, Self>) {
-        let own = Own { me: self.me, wall: cx.wall(), now: cx.now() };
+        let own = Own::read(self.me, cx);
         let members = &self.epochs.members;
         self.walls.hear(from, known, own, &|wall| members.reached(wall));
     }

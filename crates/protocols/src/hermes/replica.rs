@@ -250,7 +250,7 @@ impl Replica {
 
     fn on_clock_reply(&mut self, from: NodeId, request: ClockRequest, wall: Wall, cx: &Context<'_, Self>) {
         if request.life == self.life {
-            let own = Own { me: self.me, wall: cx.wall(), now: cx.now() };
+            let own = Own::read(self.me, cx);
             let members = &self.epochs.members;
             self.walls.hear(from, (request.sent, wall), own, &|wall| members.reached(wall));
         }
@@ -258,7 +258,7 @@ impl Replica {
 
     fn on_heartbeat_timer(&mut self, cx: &mut Context<'_, Self>) {
         cx.set_timer(Timer::Heartbeat, self.config.timeouts.heartbeat);
-        let own = Own { me: self.me, wall: cx.wall(), now: cx.now() };
+        let own = Own::read(self.me, cx);
         let unknown = self.walls.due(self.epochs.members.voters.without(self.me), own);
         let request = ClockRequest { life: self.life, sent: cx.now() };
         cx.send_all(unknown, Message::ClockRequest(request));

@@ -218,7 +218,7 @@ impl Replica {
         *durable |= from == self.me;
         // A refusal may answer a request of an earlier term.
         if granted {
-            let own = Own { me: self.me, wall: cx.wall(), now: cx.now() };
+            let own = Own::read(self.me, cx);
             self.walls
                 .hear(from, (*since, wall), own, &|wall| self.log.entries.configuration().1.reached(wall));
             if tally.add(from) == Verdict::Reached {

@@ -356,7 +356,7 @@ impl Replica {
         verified: u64,
         cx: &mut Context<'_, Self>,
     ) {
-        let own = Own { me: self.me, wall: cx.wall(), now: cx.now() };
+        let own = Own::read(self.me, cx);
         let Role::Leader(leading) = &mut self.role else { return };
         let Some(peer) = leading.replication.hear(from, own.now) else { return };
         peer.round = peer.round.max(round);

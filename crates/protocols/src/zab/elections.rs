@@ -192,7 +192,7 @@ impl Replica {
                     self.role = Role::Follower;
                     return;
                 }
-                let own = Own { me: self.me, wall: cx.wall(), now: cx.now() };
+                let own = Own::read(self.me, cx);
                 let reached = discovery.tally.add(from) == Verdict::Reached;
                 let asked = (discovery.since, wall);
                 self.walls.hear(from, asked, own, &|wall| self.log.entries.configuration().1.reached(wall));

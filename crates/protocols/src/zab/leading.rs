@@ -245,7 +245,7 @@ impl Replica {
         verified: u64,
         cx: &mut Context<'_, Self>,
     ) {
-        let own = Own { me: self.me, wall: cx.wall(), now: cx.now() };
+        let own = Own::read(self.me, cx);
         let last = self.log.entries.last().0;
         let Role::Leader(leading) = &mut self.role else { return };
         if sent == Time::ZERO {

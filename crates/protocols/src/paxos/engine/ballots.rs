@@ -279,7 +279,7 @@ impl<P: Policy> Replica<P> {
             return;
         }
         let Role::Candidate(preparation) = &mut self.role else { return };
-        let own = Own { me: self.me, wall: cx.wall(), now: cx.now() };
+        let own = Own::read(self.me, cx);
         self.walls.hear(from, (preparation.since, wall), own, &|wall| self.configuration.1.reached(wall));
         match preparation.on_reply(from, reply) {
             Reply::Waiting => {}

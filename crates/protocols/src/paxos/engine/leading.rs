@@ -346,7 +346,7 @@ impl<P: Policy> Replica<P> {
             peer.committed = peer.committed.max(committed);
             peer.bound = bound;
             peer.in_flight.on_heartbeat_answer(sent, cx.now());
-            let own = Own { me: self.me, wall: cx.wall(), now: cx.now() };
+            let own = Own::read(self.me, cx);
             self.walls.hear(from, (sent, wall), own, &|wall| self.configuration.1.reached(wall));
             // It can stand in for the source of what is missing here.
             self.hear_of(from, committed, cx);

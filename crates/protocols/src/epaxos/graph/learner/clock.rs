@@ -18,7 +18,7 @@ impl Learner {
 
     /// Asks those whose clocks are not known, or have not been read for some time.
     pub(super) fn ask_clocks<M: Host>(&self, cx: &mut Context<'_, M>) {
-        let own = Own { me: self.me, wall: cx.wall(), now: cx.now() };
+        let own = Own::read(self.me, cx);
         let due = self.walls.due(self.config.members.without(self.me), own);
         let request = ClockRequest { life: self.life, sent: cx.now() };
         cx.send_all(due, Message::ClockRequest(request).into());
@@ -32,7 +32,7 @@ impl Learner {
         cx: &Context<'_, M>,
     ) {
         if request.life == self.life || mutation::active("walls/any-life") {
-            let own = Own { me: self.me, wall: cx.wall(), now: cx.now() };
+            let own = Own::read(self.me, cx);
             let members = self.config.members;
             self.walls
                 .hear(from, (request.sent, wall), own, &|wall| majority_reached(members.iter().map(wall)));
