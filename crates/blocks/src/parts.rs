@@ -1,9 +1,10 @@
 //! Large writes in several entries of the log.
 //!
 //! Problem: a value of 64 MiB in one slot makes one message, one record and one promise of 64 MiB; whatever is behind
-//! it on a link waits, also what a leader says to stay leader. Solution: a proxy cuts the *encoded command* into
-//! **parts** of `value.part` bytes. Each takes a number of the proxy's session, like a write, and is executed like one:
-//! once, in the order of numbers. All but the last are only kept, in the session; the last executes the whole.
+//! it on a link waits, also what a leader says to stay leader. Solution: a proxy cuts an *encoded command* that is
+//! longer than `value.part` into **parts** of so many bytes, and at most 256 KiB. Each takes a number of the proxy's
+//! session, like a write, and is executed like one: once, in the order of numbers. All but the last are only kept, in
+//! the session; the last executes the whole.
 //!
 //! Safety. A part says which number the first of its command has, and how many bytes come before it. It is kept only if
 //! just these bytes of just this command are there; otherwise what is there is dropped, and the last part, which then

@@ -108,9 +108,9 @@ pub fn proxy(group: &Group, settings: &mut Settings) -> Result<ProxyConfig, Sett
     let config = proxy_without_parts(group, settings)?;
     let part = settings.bytes(
         "value.part",
-        "256KiB",
+        "1MiB",
         1..=32 << 20,
-        "Longer writes are several entries of the log, of this many bytes each",
+        "Longer writes are several entries of the log, of this many bytes each, or of 256KiB if that is less",
     )? as usize;
     Ok(ProxyConfig { part, ..config })
 }

@@ -22,6 +22,9 @@ const BYTES_UNDER_WAY: RangeInclusive<usize> = 512 << 10..=4 << 20;
 /// So many parts of these, at most: where bytes take no time, and where they do.
 const PARTS_UNDER_WAY: [usize; 2] = [4, 32];
 
+/// No part is longer, however large a write must be to be cut. Whatever comes behind one waits for it at every hop.
+const LONGEST_PART: usize = 256 << 10;
+
 /// Large writes that have no number yet, or not all of them, and what waits behind them in their streams.
 #[derive(Debug, Default)]
 pub(super) struct Large {
@@ -98,11 +101,12 @@ impl<M: Embeds> SessionClient<M> {
                 self.number(Some(id), command, false);
                 continue;
             };
-            let most = parts_under_way(self.in_flight.pace().bandwidth_delay_product(), self.config.part);
+            let bytes = self.config.part.min(LONGEST_PART);
+            let most = parts_under_way(self.in_flight.pace().bandwidth_delay_product(), bytes);
             if self.writes.iter().filter(|write| write.is_part && !write.answered).count() >= most {
                 break;
             }
-            let (part, is_last) = cut.next(self.low + self.writes.len() as u64, self.config.part);
+            let (part, is_last) = cut.next(self.low + self.writes.len() as u64, bytes);
             if is_last {
                 call.command = Bytes::new();
                 self.large.remove(id);
