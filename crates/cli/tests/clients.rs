@@ -216,22 +216,12 @@ fn programs() -> PathBuf {
 
 /// Where `tests/clients/setup` installs a client.
 fn installed(name: &str) -> PathBuf {
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let cache = || variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
-    let clients = variable("QUORATE_CLIENTS").or_else(|| Some(cache()?.join("quorate-clients")));
-    clients.expect("QUORATE_CLIENTS or HOME says where the clients are").join(name)
+    support::cache("QUORATE_CLIENTS", "quorate-clients").join(name)
 }
 
 /// Sees to it that a client is installed as its lock file says; quick if it is.
 fn set_up(name: &str) {
-    let setup = programs().join("setup");
-    let output = Command::new(&setup).arg(name).output().expect("bash is here");
-    let said = [output.stdout, output.stderr].concat();
-    assert!(
-        output.status.success(),
-        "tests/clients/setup {name} failed:\n{}",
-        String::from_utf8_lossy(&said)
-    );
+    support::set_up("clients", &[name]);
 }
 
 fn redis_py(service: Service) {

@@ -1,8 +1,15 @@
-//! Data directories and backups of released versions, which this one must open: `releases/VERSION` has a backup, a data
-//! directory for each protocol (`PROTOCOL/FILE` without the zeros at its end, whose number is in `PROTOCOL/zeros`), and
-//! the keys that are in all of them, as `quorate export` writes them.
+//! Data directories and backups of released versions, which this one must open, and what peers of theirs compare:
+//! `releases/VERSION` has
 //!
-//! `UPDATE_FIXTURES=1` writes those of this version; they may change until it is released.
+//! | file | what it is |
+//! |---|---|
+//! | `commit` | what was released; not there yet while it is not |
+//! | `data.backup` | a backup |
+//! | `PROTOCOL/FILE` | data directories, without the zeros at a file's end, whose number is in `PROTOCOL/zeros` |
+//! | `keys.jsonl` | the keys that are in all of them, as `quorate export` writes them |
+//! | `handshake` | for each protocol its name and settings as peers compare them, of three nodes |
+//!
+//! `UPDATE_FIXTURES=1` writes those of this version, unless it is released.
 
 mod support;
 
@@ -18,9 +25,15 @@ const MEMBERS: &str = "1=node-1.example:7201";
 const KEYS: &str = "keys.jsonl";
 const BACKUP: &str = "data.backup";
 const ZEROS: &str = "zeros";
+const HANDSHAKE: &str = "handshake";
 
 fn releases() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/releases")
+}
+
+/// The folder of this version.
+fn own() -> PathBuf {
+    releases().join(concat!("v", env!("CARGO_PKG_VERSION")))
 }
 
 /// What a command printed; it must end well.
@@ -54,10 +67,22 @@ fn sorted(lines: &str) -> Vec<&str> {
     lines
 }
 
+/// What peers compare of each protocol: a line each.
+fn handshakes() -> String {
+    let said = |entry: registry::Entry| {
+        let settings =
+            entry.settings().into_iter().map(|(key, setting)| format!("; {key}={}", setting.default));
+        format!("{}: {}{}\n", entry.name, entry.protocol.name_for_peers(), settings.collect::<String>())
+    };
+    registry::all().into_iter().map(said).collect()
+}
+
 /// Writes the fixtures of this version: a backup; directories that begin with it, and have a log beside.
 fn write(release: &Path) {
+    assert!(!release.join("commit").exists(), "{} is released, and stays as it is", release.display());
     let _ = fs::remove_dir_all(release);
     fs::create_dir_all(release).unwrap();
+    fs::write(release.join(HANDSHAKE), handshakes()).unwrap();
     let backup = release.join(BACKUP);
     let backup = backup.to_str().unwrap();
     let mut first = alone("multipaxos");
@@ -119,7 +144,7 @@ fn unpack(from: &Path, directory: &Path) {
 
 #[test]
 fn directories_and_backups_of_released_versions_open_and_have_their_data() {
-    let own = releases().join(concat!("v", env!("CARGO_PKG_VERSION")));
+    let own = own();
     if std::env::var_os("UPDATE_FIXTURES").is_some() {
         write(&own);
     }
@@ -146,6 +171,24 @@ fn directories_and_backups_of_released_versions_open_and_have_their_data() {
             assert_eq!(call(node, &[b"INCR", b"new"]), Resp::Integer(2), "{protocol}");
             assert_eq!(call(node, &[b"GET", b"string"]), Resp::Bulk(b"of the log".to_vec()), "{protocol}");
         }
+    }
+}
+
+/// Else nodes of the two refuse each other, and no group of a released version can be upgraded node by node. Who has
+/// another revision of its messages must be refused: see the upgrade in `members.rs`.
+#[test]
+fn peers_of_released_versions_find_no_difference_in_protocol_and_settings() {
+    let now = handshakes();
+    let of = |line: &str| line.split("; ").next().map(str::to_owned).expect("a name");
+    for release in fs::read_dir(releases()).unwrap().map(|entry| entry.unwrap().path()) {
+        let then = fs::read_to_string(release.join(HANDSHAKE)).unwrap();
+        let mut same = 0;
+        for line in then.lines() {
+            let Some(found) = now.lines().find(|found| of(found) == of(line)) else { continue };
+            assert_eq!(found, line, "{}", release.display());
+            same += 1;
+        }
+        assert!(same >= 12, "{same} of {then}");
     }
 }
 

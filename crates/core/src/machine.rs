@@ -299,6 +299,9 @@ pub struct Capabilities {
     pub rosters: bool,
     /// What `--durability none` spares it.
     pub diskless: Diskless,
+    /// Grows by one with each change of the protocol's messages after a release that builds before cannot read: peers
+    /// with another number refuse each other.
+    pub message_revision: u8,
     /// How reads are served by default, in a few words.
     pub reads: &'static str,
     /// What holds of replies to reads under these settings, from which the protocol was configured.
@@ -363,6 +366,7 @@ impl Capabilities {
         rejoin: false,
         rosters: false,
         diskless: Diskless::No,
+        message_revision: 1,
         reads: "through the log",
         consistency: |_| Consistency::Linearizable,
         min_nodes: 1,

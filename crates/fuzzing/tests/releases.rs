@@ -1,7 +1,7 @@
 //! What released versions write to the wire and to the log, which this one must read: `releases/VERSION/PROTOCOL` has
 //! a line for each message and record, its kind and its bytes.
 //!
-//! `UPDATE_FIXTURES=1` writes those of this version; they may change until it is released.
+//! `UPDATE_FIXTURES=1` writes those of this version, unless it is released (`crates/cli/tests/releases.rs`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,6 +26,10 @@ fn bytes(hex: &str) -> Vec<u8> {
 fn what_released_versions_write_is_read_and_written_as_it_was() {
     let own = releases().join(concat!("v", env!("CARGO_PKG_VERSION")));
     if std::env::var_os("UPDATE_FIXTURES").is_some() {
+        let of_cli = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../cli/tests/releases")
+            .join(own.file_name().unwrap());
+        assert!(!of_cli.join("commit").exists(), "{} is released, and stays as it is", own.display());
         fs::create_dir_all(&own).unwrap();
         for entry in registry::all() {
             let lines =

@@ -198,7 +198,7 @@ impl<F: Frontend> Loop<F> {
     ) -> Result<Self, NodeError> {
         let NodeConfig { protocol, configured, members, limits, mut cluster, place, .. } = config;
         let NodeConfig { clock, delays, tls, timeouts, spans, .. } = config;
-        let (name, can) = (protocol.name(), protocol.capabilities());
+        let (name, spoken, can) = (protocol.name(), protocol.name_for_peers(), protocol.capabilities());
         let system = |what| move |source| NodeError::System { what, source };
         let seed = || getrandom::u64().map_err(|error| system("random numbers")(io::Error::other(error)));
         let incarnation = seed()?;
@@ -325,7 +325,7 @@ impl<F: Frontend> Loop<F> {
             me,
             guard,
             measures: timeouts == Timeouts::Auto,
-            identity: Identity::new(cluster, (me, &address), incarnation, name, settings).at(&site),
+            identity: Identity::new(cluster, (me, &address), incarnation, &spoken, settings).at(&site),
             members: machines.directory.peers(),
             membership: can.membership,
             delays,

@@ -15,9 +15,20 @@ use crate::process_runner::ProcessRunner;
 
 /// A protocol, whichever it is: one value for each, from [`protocol`]. Or several groups, with a protocol each.
 pub trait AnyProtocol: Sync {
-    /// As the command line spells it ([`Protocol::NAME`]), peers compare it and the log's owner is called; of several
-    /// groups, who has which keys.
+    /// As the command line spells it ([`Protocol::NAME`]) and the log's owner is called; of several groups, who has
+    /// which keys.
     fn name(&self) -> &'static str;
+
+    /// As peers compare it: its name, and which [revision](Capabilities::message_revision) of its messages it speaks,
+    /// after the first.
+    fn name_for_peers(&self) -> String {
+        let later = self.groups().into_iter().filter(|group| group.capabilities().message_revision > 1);
+        let revision = |group: &dyn AnyProtocol| (group.name(), group.capabilities().message_revision);
+        let revisions: BTreeMap<_, _> = later.map(revision).collect();
+        let said =
+            revisions.iter().map(|(name, revision)| format!(", revision {revision} of {name}'s messages"));
+        said.fold(self.name().to_owned(), |all, one| all + &one)
+    }
 
     /// The flags of the command line that choose it.
     fn flags(&self) -> String {

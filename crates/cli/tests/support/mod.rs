@@ -367,6 +367,24 @@ impl Drop for Cluster {
     }
 }
 
+/// Where a script of `tests` keeps what it has made: in the folder that a variable names, or in one of this name in the
+/// user's cache.
+pub fn cache(name: &str, folder: &str) -> PathBuf {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let cache = || variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
+    let named = variable(name).or_else(|| Some(cache()?.join(folder)));
+    named.unwrap_or_else(|| panic!("{name} or HOME says where {folder} is"))
+}
+
+/// Runs `tests/FOLDER/setup`, which is quick where everything is there. What it says.
+pub fn set_up(folder: &str, words: &[&str]) -> String {
+    let setup = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests").join(folder).join("setup");
+    let output = Command::new(&setup).args(words).output().expect("bash is here");
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success(), "{} {words:?} failed:\n{said}", setup.display());
+    said
+}
+
 /// Asks again and again until there is an answer.
 pub fn wait_for<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
     wait_until(PATIENCE, ask).unwrap_or_else(|| panic!("waited in vain for {what}"))

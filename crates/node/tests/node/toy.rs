@@ -28,6 +28,7 @@ impl Protocol for Toy {
     const PAPER: &'static str = "none";
     const CAPABILITIES: Capabilities = Capabilities {
         total_order: false,
+        message_revision: 1,
         multi_key: true,
         failover: true,
         quorum: |voters| voters / 2 + 1,

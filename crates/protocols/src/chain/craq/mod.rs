@@ -33,6 +33,8 @@ impl Protocol for Craq {
     const PAPER: &'static str = "Terrace, Freedman, Object Storage on CRAQ (2009)";
     const CAPABILITIES: Capabilities = Capabilities {
         transfer: true,
+        // Of version 0.1.0, whose epochs had messages of their own: see `blocks/epochs`.
+        message_revision: 2,
         reads: "at every member of the chain, under leases (bounded drift); or almost-local",
         ..Capabilities::LOGGED
     };
