@@ -1,15 +1,22 @@
 //! What an installation is made of: the configuration, variables instead of flags, manual pages and completions, and
 //! the Debian package. What does not run here (Docker, Kubernetes, systemd) is read, and its flags and variables are
-//! looked up.
+//! looked up; manifests are checked by Kubernetes's schema.
 
 mod support;
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use k8s_openapi::Resource;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use quorate_bench::Ports;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_yaml_ng::{Deserializer, Value};
 use support::{Cluster, Connection, Resp};
 
@@ -59,6 +66,44 @@ fn flags_and_variables_of_all_files_exist() {
             for flag in words(line, "--", "-") {
                 assert!(flags.contains(flag), "{file}: {flag}");
             }
+        }
+    }
+}
+
+/// Reads a document by Kubernetes's schema; then every field of it must have been understood.
+fn check_by_schema<T: Resource + Serialize + DeserializeOwned>(document: serde_json::Value) {
+    assert_eq!((&document["apiVersion"], &document["kind"]), (&T::API_VERSION.into(), &T::KIND.into()));
+    let typed: T =
+        serde_json::from_value(document.clone()).unwrap_or_else(|error| panic!("{}: {error}", T::KIND));
+    let known = serde_json::to_value(typed).unwrap();
+    let lost = lost(T::KIND, &document, &known);
+    assert!(lost.is_empty(), "misspelt, in the wrong place, or of the wrong type: {lost:?}");
+}
+
+/// What is in one value and not in another that should have all of it.
+fn lost(place: &str, all: &serde_json::Value, found: &serde_json::Value) -> Vec<String> {
+    use serde_json::Value::{Array, Object};
+
+    let below = |key: &dyn Display, value, found| lost(&format!("{place}.{key}"), value, found);
+    match all {
+        Object(fields) => fields.iter().flat_map(|(key, value)| below(key, value, &found[key])).collect(),
+        Array(items) => {
+            items.iter().enumerate().flat_map(|(index, value)| below(&index, value, &found[index])).collect()
+        }
+        value if value == found => vec![],
+        _ => vec![place.to_owned()],
+    }
+}
+
+#[test]
+fn the_manifests_are_what_the_schema_of_kubernetes_has() {
+    for document in documents("kubernetes/quorate.yaml") {
+        let document = serde_json::to_value(document).unwrap();
+        match document["kind"].as_str() {
+            Some("Service") => check_by_schema::<Service>(document),
+            Some("PodDisruptionBudget") => check_by_schema::<PodDisruptionBudget>(document),
+            Some("StatefulSet") => check_by_schema::<StatefulSet>(document),
+            kind => panic!("{kind:?}"),
         }
     }
 }
