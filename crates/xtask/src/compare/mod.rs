@@ -7,7 +7,7 @@
 //! | `session` | the rounds: what is measured of a system, and how |
 //! | `ratios` | settings of Quorate against each other |
 //! | `versions` | this build against earlier ones |
-//! | `page` | the page and README's tables, from the CSVs |
+//! | `page` | the page and README's table, from the CSVs |
 //! | `services` | how each service is started, and where its members are |
 //! | `up` | a cluster of `quorate up` |
 //! | `processes` | children that end with us, their CPU and memory |
@@ -48,7 +48,7 @@ const USAGE: &str = "usage: cargo xtask compare [--quick] [--only NAMES] [--roun
   --rounds N     rounds over all systems [default: 5; with --against 8]
   --out DIR      where CSVs and page go [default: docs; with --quick or --only, which never write into the
                  repository, a folder for temporary files]
-  --judge        measures nothing: writes page and README's tables from the CSVs again
+  --judge        measures nothing: writes page and README's table from the CSVs again
 environment: QUORATE_BIN, a binary to use instead of building one;
   COMPARE_DATA, where data goes [default: the target folder]";
 

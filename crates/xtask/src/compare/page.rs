@@ -1,4 +1,4 @@
-//! The page of all comparisons, and README's tables: functions of CSVs alone, so that a test can hold them to these.
+//! The page of all comparisons, and README's table: functions of CSVs alone, so that a test can hold them to these.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -145,7 +145,7 @@ impl Local {
     }
 }
 
-/// Writes the page into a folder that has its CSVs, and the README's tables if that is the repository's; gives what
+/// Writes the page into a folder that has its CSVs, and the README's table if that is the repository's; gives what
 /// was written.
 pub fn write(root: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
     let (local, lab) = (Local::read(folder)?, Lab::read(root)?);
@@ -157,7 +157,7 @@ pub fn write(root: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
     if home(folder) == home(&root.join(FOLDER)) {
         let path = root.join("README.md");
         let text = std::fs::read_to_string(&path).map_err(|error| error.to_string())?;
-        outputs.insert(path, readme(&text, local.as_ref(), &lab)?);
+        outputs.insert(path, readme(&text, &lab)?);
     }
     for (path, text) in &outputs {
         std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -165,13 +165,9 @@ pub fn write(root: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(outputs.into_keys().collect())
 }
 
-/// The README with its tables.
-fn readme(text: &str, local: Option<&Local>, lab: &Lab) -> Result<String> {
-    let text = quote(text, "the wide area", &lab_quote(lab))?;
-    match local {
-        Some(local) => quote(&text, "local disks", &local_quote(local)),
-        None => Ok(text),
-    }
+/// The README with its table.
+fn readme(text: &str, lab: &Lab) -> Result<String> {
+    quote(text, "the wide area", &lab_quote(lab))
 }
 
 /// A text in which something else stands between the two comments that name it.
@@ -415,47 +411,7 @@ fn wide_area(text: &mut String, lab: &Lab) {
     }
 }
 
-/// The README's table of local disks.
-fn local_quote(local: &Local) -> String {
-    let mut text = format!(
-        "Three members on one machine, {CONNECTIONS} clients at the leader, every write synced; medians of {} runs\n\
-         ({}):\n\n",
-        local.loads.grid.runs().len(),
-        local.loads.origin()
-    );
-    let heads = [
-        "",
-        "SET/s",
-        "p50 and p99, ms",
-        "CPU, µs",
-        "bytes between members",
-        "GET/s",
-        "GET/s at a follower",
-        "no writes after `kill -9` of the leader, ms",
-    ];
-    let rows = local.members.words(0).into_iter().map(|system| {
-        let of = |load: Load, column: &str| local.loads.cell(&[system, load.name], column);
-        let pair = ["p50_us", "p99_us"].map(|column| median(of(SET, column), millis)).join(", ");
-        vec![
-            name(system),
-            median(of(SET, "operations_per_s"), rate),
-            pair,
-            median(of(SET, "members_cpu_us"), three),
-            median(of(SET, "wire_B"), rate),
-            median(of(GET, "operations_per_s"), rate),
-            median(of(GET_FOLLOWER, "operations_per_s"), rate),
-            median(local.members.cell(&[system], "gap_ms"), rate),
-        ]
-    });
-    table(&mut text, &heads, rows);
-    text.push_str(
-        "\nZooKeeper's reads are after `sync`; Redis and `unreplicated` are one copy. Spreads, pipelined writes, \
-         memory, CPU\nand bytes at rest, and every site of the wide area: [docs/COMPARISON.md](docs/COMPARISON.md).\n",
-    );
-    text
-}
-
-/// The README's table of the wide area.
+/// The README's table.
 fn lab_quote(lab: &Lab) -> String {
     let runs = lab.services.grid.runs().len();
     let mut text =
@@ -484,7 +440,7 @@ mod tests {
         let (local, lab) = (Local::read(&folder).unwrap(), Lab::read(root).unwrap());
         let again = "run `cargo xtask compare --judge`";
         let text = std::fs::read_to_string(root.join("README.md")).unwrap();
-        assert!(readme(&text, local.as_ref(), &lab).unwrap() == text, "README.md: {again}");
+        assert!(readme(&text, &lab).unwrap() == text, "README.md: {again}");
         let written = std::fs::read_to_string(folder.join(PAGE)).ok();
         assert!(written == local.map(|local| page(&local, &lab)), "{FOLDER}/{PAGE}: {again}");
     }
@@ -510,9 +466,7 @@ mod tests {
         outages(&mut text, &members);
         assert!(text.contains("| Quorate, `raft` | 0.10 | 100 | 30.0 | 900, in 1 of 2 runs |\n"), "{text}");
         assert!(text.contains("| Redis | 0.10 | 0 | 5.00 | nobody takes over |\n"), "{text}");
-        let quoted = local_quote(&Local { loads: loads_of, members, ratios: None, versions: None });
-        assert!(quoted.contains("of 3 runs\n(2026-01-02, commit abc, 2 cores, quiet):\n"), "{quoted}");
-        assert!(quoted.contains("| Redis | - | -, - | - | - | 123,456 | - | - |\n"), "{quoted}");
+        assert_eq!(loads_of.origin(), "2026-01-02, commit abc, 2 cores, quiet");
     }
 
     #[test]
