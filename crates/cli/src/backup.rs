@@ -344,17 +344,19 @@ fn warn(survivor: &Survivor) -> Result<(), Failure> {
     if salvaged.undecided > 0 {
         writeln!(
             out,
-            "- has {} positions at the end that this node did not know to be committed: writes whose clients got no \
-             answer may have taken effect;",
-            salvaged.undecided
+            "- has {} at the end that this node did not know to be committed: writes whose clients got no answer may \
+             have taken effect;",
+            positions(salvaged.undecided)
         )?;
     }
     if salvaged.left_out > 0 {
+        let (them, their) =
+            if salvaged.left_out == 1 { ("it", "its value") } else { ("them", "their values") };
         writeln!(
             out,
-            "- lacks {} positions that are in this node's log and cannot be used, because something before them is \
-             missing, or only a part of their values is here;",
-            salvaged.left_out
+            "- lacks {} of this node's log that cannot be used, because something before {them} is missing, or only a \
+             part of {their} is here;",
+            positions(salvaged.left_out)
         )?;
     }
     writeln!(
@@ -363,6 +365,11 @@ fn warn(survivor: &Survivor) -> Result<(), Failure> {
          clients: there would be two truths. The directory stays as it is."
     )?;
     Ok(())
+}
+
+/// So many positions, in words.
+fn positions(count: u64) -> String {
+    format!("{count} position{}", if count == 1 { "" } else { "s" })
 }
 
 /// Asks for the word.
