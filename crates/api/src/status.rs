@@ -1,6 +1,7 @@
 //! A node's state as JSON: what `QUORATE STATUS` answers, and `/status.json` with more beside it.
 
 use quorate_core::{Amount, NodeId, Status};
+use quorate_node::frontend::{Contact, Unreachable};
 use serde_json::{Value, json};
 
 use crate::resp::KeyGroups;
@@ -9,6 +10,7 @@ use crate::resp::KeyGroups;
 pub(crate) fn describe(
     status: &Status,
     facts: Vec<(&'static str, String)>,
+    contacts: &[Contact],
     groups: Option<(&KeyGroups, &[Status])>,
 ) -> Value {
     let peers = status
@@ -27,12 +29,24 @@ pub(crate) fn describe(
     });
     let mut text = replica(status);
     text["peers"] = peers.collect();
+    text["contacts"] = contacts.iter().map(contact).collect();
     text["samples"] = samples.collect();
     text["facts"] = facts.collect();
     if let Some((groups, statuses)) = groups {
         text["groups"] = groups.describe(statuses).into();
     }
     text
+}
+
+fn contact(contact: &Contact) -> Value {
+    let unreachable =
+        |Unreachable { since, why }: &Unreachable| json!({ "ms": since.as_millis() as u64, "why": why });
+    json!({
+        "node": contact.node.get(),
+        "site": contact.site,
+        "round_trip_ms": contact.round_trip.map(|took| took.as_secs_f64() * 1000.0),
+        "unreachable": contact.unreachable.as_ref().map(unreachable),
+    })
 }
 
 /// What every replica says of itself: that of the node, and that of each of several groups.

@@ -133,6 +133,9 @@ pub struct NodeStatus {
     lease: bool,
     #[serde(default)]
     peers: Vec<Peer>,
+    /// The other members, and which of them do not answer.
+    #[serde(default)]
+    contacts: Vec<Contact>,
     /// What it counts.
     #[serde(default)]
     samples: BTreeMap<String, serde_json::Value>,
@@ -148,6 +151,22 @@ pub struct Peer {
     node: u64,
     lag: u64,
     heard_ms: Option<u64>,
+}
+
+/// Another member, as far as a node has to do with it.
+#[derive(Debug, Serialize, Deserialize)]
+struct Contact {
+    node: u64,
+    site: String,
+    round_trip_ms: Option<f64>,
+    unreachable: Option<Unreachable>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Unreachable {
+    /// How long the member has not answered, in milliseconds.
+    ms: u64,
+    why: String,
 }
 
 /// A group of replicas, as a node sees it.
@@ -252,11 +271,30 @@ fn verdict(
     }
     let silent = answers.iter().filter_map(|(endpoint, answer)| Some((endpoint, answer.as_ref().err()?)));
     lines.extend(silent.map(|(endpoint, why)| format!("warning: no answer of {endpoint}: {why}")));
+    lines.extend(unreachable(nodes));
     for node in nodes {
         let words = WARNINGS.iter().filter_map(|name| node.fact(name));
         lines.extend(words.map(|words| format!("warning: node {}: {words}", node.name())));
     }
     lines
+}
+
+/// A line for each member that does not answer some of these nodes: for how long, and why, by whoever has missed it for
+/// the longest.
+fn unreachable(nodes: &[&NodeStatus]) -> Vec<String> {
+    let mut missed: BTreeMap<u64, Vec<(&str, &Unreachable)>> = BTreeMap::new();
+    for node in nodes {
+        for contact in &node.contacts {
+            let silent = contact.unreachable.iter().map(|silent| (node.node.as_str(), silent));
+            missed.entry(contact.node).or_default().extend(silent);
+        }
+    }
+    let line = |(member, by): (u64, Vec<(&str, &Unreachable)>)| {
+        let (_, Unreachable { ms, why }) = by.iter().max_by_key(|(_, silent)| silent.ms)?;
+        let by = by.iter().map(|(node, _)| *node).collect::<Vec<_>>().join(",");
+        Some(format!("warning: node {member} has been unreachable for {} s from {by}: {why}", ms / 1000))
+    };
+    missed.into_iter().filter_map(line).collect()
 }
 
 /// Facts that are there only if something is wrong.
@@ -404,7 +442,9 @@ pub fn row(endpoint: &str, status: Option<&NodeStatus>) -> [String; 9] {
     let Some(status) = status else {
         return [endpoint, "-", "unreachable", "-", "-", "-", "-", "-", ""].map(str::to_owned);
     };
-    let lag = status.peers.iter().map(|peer| format!("{}:{}", peer.node, peer.lag));
+    // How far one is that was never heard nobody knows.
+    let behind = |peer: &Peer| peer.heard_ms.map_or("-".to_owned(), |_| peer.lag.to_string());
+    let lag = status.peers.iter().map(|peer| format!("{}:{}", peer.node, behind(peer)));
     [
         endpoint.to_owned(),
         status.name(),
@@ -491,6 +531,32 @@ hermes,raft 1/2 1/2: feature level 1
 "
         );
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn a_member_that_does_not_answer_others_is_named_once() {
+        let node = |node: u64, contacts: serde_json::Value| -> NodeStatus {
+            let status = json!({
+                "node": node.to_string(), "role": "follower", "leader": 2, "ballot": "", "committed": 1,
+                "applied": 1, "lease": false, "contacts": contacts,
+            });
+            serde_json::from_value(status).unwrap()
+        };
+        let contact = |node: u64, ms: Option<u64>| {
+            let unreachable = ms.map(|ms| json!({ "ms": ms, "why": format!("refused after {ms} ms") }));
+            json!({ "node": node, "site": "", "round_trip_ms": null, "unreachable": unreachable })
+        };
+        let nodes = [
+            node(2, json!([contact(1, Some(12_345)), contact(3, None)])),
+            node(3, json!([contact(1, Some(12_999)), contact(2, Some(1000))])),
+            node(4, json!([])),
+        ];
+        let lines = unreachable(&nodes.iter().collect::<Vec<_>>());
+        let expected = [
+            "warning: node 1 has been unreachable for 12 s from 2,3: refused after 12999 ms",
+            "warning: node 2 has been unreachable for 1 s from 3: refused after 1000 ms",
+        ];
+        assert_eq!(lines, expected);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use quorate_core::{
 
 use crate::output::Output;
 pub use crate::slow::{Described, SlowRequest};
+pub use crate::transport::contact::{Contact, Unreachable};
 
 /// A client protocol: makes one session for each connection, and serves it.
 pub trait Frontend {
@@ -174,6 +175,10 @@ pub trait NodeView {
     /// The last feature level that the build of each node knows that is connected here, and that of this node.
     fn known_levels(&self) -> BTreeMap<NodeId, FeatureLevel> {
         BTreeMap::new()
+    }
+    /// The other members, and which of them do not answer.
+    fn contacts(&self) -> Vec<Contact> {
+        Vec::new()
     }
     /// Whether the protocol lets operators change that ([`quorate_core::Manage`]).
     fn can_regroup(&self) -> bool {

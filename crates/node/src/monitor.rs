@@ -14,8 +14,8 @@ use quorate_core::{
     Access, Answered, Failure, GroupId, Members, Outcome, Request, RequestId, Sample, Status, Time,
 };
 
+use crate::frontend::Contact;
 use crate::machines::Machines;
-use crate::metrics::Metrics;
 use crate::slow::SlowRequest;
 
 /// The fact that says how little room the disk has; there only while that is too little.
@@ -43,6 +43,8 @@ pub struct Report {
     pub groups: Vec<Status>,
     /// Who is in the group.
     pub members: Members,
+    /// The other members, and which of them do not answer.
+    pub contacts: Vec<Contact>,
     /// The latest slow requests, the latest first.
     pub slow: Vec<SlowRequest>,
 }
@@ -198,16 +200,17 @@ impl MonitorServer {
     }
 }
 
-/// Why a group has not served a read, as far as this node can tell. `full`: the journal takes nothing more.
-pub(crate) fn trouble(machines: &Machines, metrics: &Metrics, full: bool, group: GroupId) -> String {
+/// Why a group has not served a read, as far as this node can tell. `reached`: how many of the other members answer.
+/// `full`: the journal takes nothing more.
+pub(crate) fn trouble(machines: &Machines, reached: usize, full: bool, group: GroupId) -> String {
     if let Some(why) = machines.waits() {
         return format!("this node does not take part yet: it {why}");
     }
     if full {
         return "the disk is slower than what comes in".to_owned();
     }
-    let (up, others) = (metrics.peers_up.get(), machines.directory.others());
-    let reached = format!("{up} of the {others} other members can be reached");
+    let others = machines.directory.others();
+    let reached = format!("{reached} of the {others} other members can be reached");
     match machines.group_statuses().get(group.index()).and_then(|status| status.leader) {
         Some(leader) => {
             format!("node {leader} leads, as far as is known here, but does not answer; {reached}")

@@ -553,8 +553,9 @@ impl<F: Frontend> Loop<F> {
             let mut replies = std::mem::take(replies);
             self.take_first_level(&mut replies);
             if self.monitor_server.is_reading() && !replies.is_empty() {
-                let (machines, metrics, full) = (&self.machines, &self.metrics, !self.takes_input());
-                self.monitor_server.sift(&mut replies, |group| trouble(machines, metrics, full, group));
+                let (machines, reached, full) =
+                    (&self.machines, self.transport.reached(), !self.takes_input());
+                self.monitor_server.sift(&mut replies, |group| trouble(machines, reached, full, group));
             }
             let view =
                 View { machines: &self.machines, constants: &self.constants, transport: &self.transport };
@@ -583,6 +584,7 @@ impl<F: Frontend> Loop<F> {
                 facts: view.facts(),
                 groups: view.group_statuses(),
                 members: view.group(),
+                contacts: view.contacts(),
                 slow: view.slow_requests(monitor::SLOW_REPORTED),
             }
         };

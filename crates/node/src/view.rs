@@ -10,7 +10,7 @@ use tracing::warn;
 
 use crate::clock;
 use crate::directory::{self, Standing};
-use crate::frontend::NodeView;
+use crate::frontend::{Contact, NodeView};
 use crate::log_rate::LogRateLimiter;
 use crate::machines::Machines;
 use crate::metrics::Metrics;
@@ -108,6 +108,10 @@ impl NodeView for View<'_> {
     fn known_levels(&self) -> BTreeMap<NodeId, FeatureLevel> {
         let own = self.machines.node().map(|node| (node, FeatureLevel::NEWEST));
         self.transport.known_levels().into_iter().chain(own).collect()
+    }
+
+    fn contacts(&self) -> Vec<Contact> {
+        self.transport.contacts()
     }
 
     fn can_regroup(&self) -> bool {

@@ -398,6 +398,7 @@ mod tests {
             facts,
             groups: Vec::new(),
             members: Members::default(),
+            contacts: Vec::new(),
             slow: Vec::new(),
         };
         let text = exposition(&report, Some(process));

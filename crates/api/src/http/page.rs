@@ -33,7 +33,7 @@ pub(super) fn page() -> Option<(String, String)> {
 /// One JSON object: what `QUORATE STATUS` answers, and beside it whether the node serves, who is in the group, how long
 /// things take and which requests were slow. Of those neither keys nor clients: nobody is authenticated here.
 pub(super) fn describe(report: Report, health: &Health, groups: Option<&KeyGroups>) -> Value {
-    let Report { samples, status, facts, groups: statuses, members, slow } = report;
+    let Report { samples, status, facts, groups: statuses, members, contacts, slow } = report;
     let samples = samples.iter().chain(&status.samples);
     let times = samples.filter_map(|sample| {
         let Amount::Times(times) = &sample.value else { return None };
@@ -49,7 +49,8 @@ pub(super) fn describe(report: Report, health: &Health, groups: Option<&KeyGroup
     let members = members.nodes.iter().map(
         |(node, member)| json!({ "node": node.get(), "address": member.address, "voter": member.voter }),
     );
-    let mut text = status::describe(&status, facts, groups.map(|groups| (groups, &statuses[..])));
+    let groups = groups.map(|groups| (groups, &statuses[..]));
+    let mut text = status::describe(&status, facts, &contacts, groups);
     text["serves"] = health.is_ok().into();
     text["trouble"] = health.as_ref().err().cloned().into();
     text["members"] = members.collect();

@@ -36,6 +36,10 @@ pub(super) struct EchoTimer {
     next: Time,
     /// The question that was not answered yet.
     asked: Option<Time>,
+    /// The first of those since the latest answer.
+    unanswered: Option<Time>,
+    /// What the latest answer in time took.
+    took: Option<Duration>,
     answers: usize,
 }
 
@@ -47,17 +51,32 @@ impl EchoTimer {
         }
         self.next = now + EVERY;
         self.asked = Some(now);
+        self.unanswered = self.unanswered.or(self.asked);
         Some(Echo::Ask { asked: now.nanos() })
     }
 
     /// An answer has come: how long it took.
     pub(super) fn on_answer(&mut self, asked: Time, now: Time) -> Option<Duration> {
-        self.asked.take_if(|last| *last == asked)?;
+        let is_last = self.asked.take_if(|last| *last == asked);
+        // A late answer says nothing of the way, but that there is somebody.
+        self.unanswered = self.asked;
+        is_last?;
         self.answers += 1;
         if self.answers < ENOUGH {
             self.next = now;
         }
-        Some(now.since(asked))
+        self.took = Some(now.since(asked));
+        self.took
+    }
+
+    /// The latest round trip to the member.
+    pub(super) fn took(&self) -> Option<Duration> {
+        self.took
+    }
+
+    /// Since when no answer has come although the member was asked.
+    pub(super) fn unanswered(&self) -> Option<Time> {
+        self.unanswered
     }
 }
 
@@ -122,6 +141,10 @@ mod tests {
         assert_eq!(timer.ask(at(last + 999)), None);
         assert!(timer.ask(at(last + 1000)).is_some());
         assert!(timer.ask(at(last + 2000)).is_some(), "nobody answered");
+        assert_eq!(timer.unanswered(), Some(at(last + 1000)));
         assert_eq!(timer.on_answer(at(last + 1000), at(last + 2001)), None, "it comes too late");
+        assert_eq!(timer.unanswered(), Some(at(last + 2000)), "there is somebody all the same");
+        assert!(timer.on_answer(at(last + 2000), at(last + 2002)).is_some());
+        assert_eq!(timer.unanswered(), None);
     }
 }

@@ -41,6 +41,10 @@ pub(super) struct Link {
     failures: u32,
     /// Why there is no connection, as far as it was tried.
     trouble: Option<String>,
+    /// When the latest connection ended, or was first wanted.
+    lost: Time,
+    /// The site that the member named when it answered last.
+    site: Bytes,
     /// The last feature level that the build knows which answered last.
     knows: FeatureLevel,
     /// When the member is asked how far away it is.
@@ -123,7 +127,8 @@ impl Link {
     pub(super) fn new(node: NodeId, address: String, token: Token) -> Link {
         let (state, echo) = (State::Waiting { until: Time::ZERO }, EchoTimer::default());
         let (log_rate, knows) = (LogRateLimiter::default(), FeatureLevel::FIRST);
-        Link { node, address, token, state, failures: 0, trouble: None, knows, echo, log_rate }
+        let (failures, trouble, lost, site) = (0, None, clock::now(), Bytes::new());
+        Link { node, address, token, state, failures, trouble, lost, site, knows, echo, log_rate }
     }
 
     /// The last feature level that the member's build knows, if it is connected.
@@ -147,6 +152,31 @@ impl Link {
     /// Why the last attempt, or the last connection, came to nothing.
     pub(super) fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
+    }
+
+    pub(super) fn site(&self) -> &[u8] {
+        &self.site
+    }
+
+    /// Since when there is no connection; `None` while there is one.
+    pub(super) fn disconnected(&self) -> Option<Time> {
+        (!self.is_up()).then_some(self.lost)
+    }
+
+    /// Since when the member, which is connected, has not answered although it was asked.
+    pub(super) fn unanswered(&self) -> Option<Time> {
+        if self.takes_messages() { self.echo.unanswered() } else { None }
+    }
+
+    /// The latest round trip to the member that was measured on this connection.
+    pub(super) fn round_trip(&self) -> Option<Duration> {
+        if self.takes_messages() { self.echo.took() } else { None }
+    }
+
+    /// Why nothing is heard of the member, for people.
+    pub(super) fn why_silent(&self) -> String {
+        let why = if self.is_up() { "it is connected and does not answer" } else { "it has not answered" };
+        self.trouble().filter(|_| !self.is_up()).unwrap_or(why).to_owned()
     }
 
     /// The connection that was lent has ended.
@@ -276,6 +306,7 @@ impl Link {
     /// This node has something new to say of itself: greets again.
     pub(super) fn greet_again(&mut self, now: Time) {
         if let State::Up { .. } = self.state {
+            self.lost = now;
             self.state = State::Waiting { until: now };
         }
     }
@@ -424,6 +455,7 @@ impl Link {
             return self.refuse(&difference, context);
         }
         self.knows = other.knows;
+        self.site.clone_from(&other.site);
         let place = match context.delays.to(&other.site) {
             Ok(link) => Place { site: other.site.clone(), link },
             Err(reason) => return self.refuse(&reason, context),
@@ -544,6 +576,7 @@ impl Link {
 
     fn wait(&mut self, why: &str, wait: Duration, context: &mut LinkContext<'_>) {
         if self.is_up() {
+            self.lost = context.now;
             context.metrics.peer_disconnects_total.one();
             warn!(peer = %self.node, address = %self.address, "lost the connection to node {}: {why}", self.node);
         } else if let Some(unsaid) = self.log_rate.ask(why, context.now) {

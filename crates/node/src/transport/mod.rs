@@ -19,6 +19,7 @@
 //! | [`queue`] | bytes on their way to a socket |
 //! | `admission` | who is let in, and what of a second process of the same id |
 //! | `candidates` | nodes that are to join |
+//! | `contact` | which members answer |
 //! | `link` | the connection this node dials to a member |
 //! | `inbound` | a connection that was dialed to this node |
 //! | `resolve` | host names |
@@ -27,6 +28,7 @@
 
 mod admission;
 mod candidates;
+pub(crate) mod contact;
 pub mod delay;
 pub mod echo;
 mod emulation;

@@ -292,7 +292,7 @@ fn list(call: &mut Call<'_, '_>) -> Result<Step, Fault> {
 fn status(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let statuses = call.node.group_statuses();
     let groups = call.limits().key_scope.groups().map(|groups| (groups, &statuses[..]));
-    let text = status::describe(&call.node.status(), call.node.facts(), groups);
+    let text = status::describe(&call.node.status(), call.node.facts(), &call.node.contacts(), groups);
     call.reply.bulk(text.to_string().as_bytes());
     Ok(Step::Answered)
 }
