@@ -1,4 +1,4 @@
-//! Every command in a document is executed, or checked as far as it can be without executing it.
+//! Every command of a document is executed; where that is not possible, it is checked as far as it can be without.
 //!
 //! A fenced block of shell commands says what becomes of it, after `sh`:
 //!
@@ -7,12 +7,20 @@
 //! | `run` | executed in an empty directory; it must end with 0 |
 //! | `up` | one `quorate up …`, which runs until the document's next one, or its end |
 //! | `cluster` | executed beside the cluster of the `up` before it, or of a plain one |
-//! | `tested NAME` | not executed as it stands, since it names other hosts: the test of this name does the same; its subcommands and flags exist |
-//! | `checked` | not executed, since it builds or takes long: its subcommands, flags, packages and tests exist |
+//! | `nodes` | executed as on several machines (`support/machines.rs` says how); nodes run to the document's end |
+//! | `beside` | the same, beside the nodes that the `nodes` of docs/START.md start |
+//! | `after` | the same, when all nodes so far are dead |
+//! | `repository` | executed in the root of the repository |
+//! | `checked WHY` | not executed, and no command of this program: packages, tests and tasks that it names exist |
 //!
-//! Commands are executed with this build's `quorate`, and with less work: few runs, short measurements. A command in a
-//! sentence, in backquotes, is checked.
+//! WHY is `builds`, `measures` (for minutes, on a quiet machine), or `writes` (into the sources). A block of another
+//! language, behind which a file's name follows, is that file, beside the commands of its document.
+//!
+//! Commands are executed with this build's `quorate`, and with less work: few runs, short measurements. Of a command in
+//! a sentence, in backquotes, or among other text, subcommands, flags, packages and tests are looked up.
 
+#[path = "support/machines.rs"]
+mod machines;
 #[path = "../../xtask/src/tidy/markdown.rs"]
 #[allow(dead_code, reason = "the style test uses the rest")]
 mod markdown;
@@ -23,12 +31,34 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use machines::Session;
 use markdown::Block;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use support::wait_for;
+use tempfile::TempDir;
 
-const CLASSES: [&str; 5] = ["run", "up", "cluster", "tested", "checked"];
+const CLASSES: [&str; 10] = [
+    "run",
+    "up",
+    "cluster",
+    "nodes",
+    "beside",
+    "after",
+    "repository",
+    "checked builds",
+    "checked measures",
+    "checked writes",
+];
+
+/// The document that says how a cluster of several machines is started.
+const START: &str = "docs/START.md";
+
+/// Languages of blocks of commands.
+const SHELLS: [&str; 4] = ["sh", "bash", "shell", "console"];
+
+/// What commands among other text begin with.
+const PROGRAMS: [&str; 4] = ["quorate ", "cargo ", "redis-cli ", "time cargo "];
 
 /// The client ports of the documents, which are those of `quorate up` unless they are taken.
 const FIRST_PORT: u16 = 7101;
@@ -58,7 +88,7 @@ fn documents() -> BTreeMap<PathBuf, String> {
 /// The blocks of shell commands of a document, each with its class and what follows that.
 fn blocks(text: &str) -> Vec<(String, Block<'_>)> {
     let (_, blocks) = markdown::parse(markdown::document(text));
-    let shell = |block: &Block| ["sh", "bash", "shell", "console"].contains(&language(block));
+    let shell = |block: &Block| SHELLS.contains(&language(block));
     let class = |block: &Block| block.info.split(' ').skip(1).collect::<Vec<_>>().join(" ");
     blocks.into_iter().filter(|block| shell(block)).map(|block| (class(&block), block)).collect()
 }
@@ -74,20 +104,44 @@ fn commands(block: &Block) -> Vec<String> {
     text.lines().map(bare).filter(|line| !line.is_empty() && !line.starts_with('#')).collect()
 }
 
+/// The files of a document: blocks that a name follows.
+fn files(text: &str) -> Vec<(&str, String)> {
+    let (_, blocks) = markdown::parse(markdown::document(text));
+    let others = blocks.iter().filter(|block| !SHELLS.contains(&language(block)));
+    let named =
+        others.filter_map(|block| Some((block.info.split_once(' ')?.1, block.lines.join("\n") + "\n")));
+    named.collect()
+}
+
+/// Lines among other text that are commands, each with its number.
+fn commands_in_text(text: &str) -> Vec<(usize, String)> {
+    let (_, blocks) = markdown::parse(markdown::document(text));
+    let others = blocks.iter().filter(|block| !SHELLS.contains(&language(block)));
+    let lines = others.flat_map(|block| (block.number + 1..).zip(&block.lines));
+    // What it does may follow.
+    let bare = |line: &str| line.trim().split("   ").next().unwrap_or_default().to_owned();
+    let is_command = |line: &str| PROGRAMS.iter().any(|program| line.starts_with(program));
+    lines.map(|(number, line)| (number, bare(line))).filter(|(_, line)| is_command(line)).collect()
+}
+
 #[test]
 fn every_block_of_commands_says_what_becomes_of_it() {
-    let files =
-        std::fs::read_dir(root().join("crates/cli/tests")).unwrap().map(|entry| entry.unwrap().path());
-    let tests: String = files.filter_map(|path| std::fs::read_to_string(path).ok()).collect();
     for (path, text) in documents() {
         for (class, block) in blocks(&text) {
             let place = format!("{}:{}", path.display(), block.number);
-            let (class, test) = class.split_once(' ').unwrap_or((&class, ""));
-            assert!(CLASSES.contains(&class), "{place}: write one of {CLASSES:?} after `sh`");
-            let named = class != "tested" || tests.contains(&format!("#[test]\nfn {test}() {{"));
-            assert!(named, "{place}: no test of this program is called `{test}`");
-            let starts = matches!(&commands(&block)[..], [command] if command.contains(" up"));
+            assert!(CLASSES.contains(&&*class), "{place}: write one of {CLASSES:?} after `sh`");
+            let commands = commands(&block);
+            let starts = matches!(&commands[..], [command] if command.contains(" up"));
             assert!(class != "up" || starts, "{place}: `up` is one `quorate up`");
+            let own = commands.iter().find(|command| command.starts_with("quorate "));
+            let executed = !class.starts_with("checked");
+            assert!(executed || own.is_none(), "{place}: it can be executed: {own:?}");
+        }
+        // What is made from the program, or from what was measured, is not written as commands.
+        let made = ["docs/reference/commands.md", "docs/COMPARISON.md"].map(|path| root().join(path));
+        if !made.contains(&path) {
+            let found = commands_in_text(&text);
+            assert!(found.is_empty(), "{}: in which class of blocks are these? {found:?}", path.display());
         }
     }
 }
@@ -96,13 +150,10 @@ fn every_block_of_commands_says_what_becomes_of_it() {
 fn commands_that_are_not_executed_name_what_is_there() {
     let mut helps = Helps::default();
     for (path, text) in documents() {
-        for (class, block) in blocks(&text) {
-            let looked_up = class == "checked" || class.starts_with("tested");
-            for command in commands(&block).iter().filter(|_| looked_up) {
+        for (_, block) in blocks(&text).iter().filter(|(class, _)| class.starts_with("checked")) {
+            for command in commands(block) {
                 let place = format!("{}:{}: {command}", path.display(), block.number);
-                for command in command.split(" · ") {
-                    helps.check(&place, command);
-                }
+                command.split(" && ").for_each(|command| helps.check(&place, command));
             }
         }
         let (prose, _) = markdown::parse(markdown::document(&text));
@@ -111,6 +162,9 @@ fn commands_that_are_not_executed_name_what_is_there() {
             for command in spans.filter(|span| span.starts_with("quorate ") || span.starts_with("cargo ")) {
                 helps.check(&format!("{}:{}: {command}", path.display(), line.number), command);
             }
+        }
+        for (number, command) in commands_in_text(&text) {
+            helps.check(&format!("{}:{number}: {command}", path.display()), &command);
         }
     }
 }
@@ -131,7 +185,8 @@ impl Helps {
     }
 
     fn check(&mut self, place: &str, command: &str) {
-        let words: Vec<&str> = command.split_whitespace().collect();
+        let is_before = |word: &&str| *word == "time" || word.starts_with("RUSTFLAGS=");
+        let words: Vec<&str> = command.split_whitespace().skip_while(is_before).collect();
         match words[..] {
             ["quorate", "--version" | "--help"] => {}
             ["quorate", subcommand, ..] => {
@@ -157,7 +212,8 @@ impl Helps {
 
 /// Other programs that documents may name.
 fn is_program(word: &str) -> bool {
-    ["redis-cli", "redis-benchmark", "bench/compare", "tests/clients/setup"].contains(&word)
+    let others = ["redis-cli", "redis-benchmark", "valgrind", "callgrind_control", "ls"];
+    others.contains(&word) || ["bench/compare", "tests/clients/setup"].contains(&word)
 }
 
 fn flags<'a>(words: &[&'a str]) -> Vec<&'a str> {
@@ -198,17 +254,22 @@ fn check_cargo(place: &str, words: &[&str]) {
 fn every_block_that_is_to_be_executed_succeeds() {
     for (path, text) in documents() {
         let mut cluster = None;
+        let files = files(&text);
         for (class, block) in blocks(&text) {
             let place = format!("{}:{}", path.display(), block.number);
             match class.as_str() {
                 "up" => {
                     drop(cluster.take());
-                    cluster = Some(Up::start(&commands(&block)[0]));
+                    cluster = Some(Up::start(&commands(&block)[0], &files));
                 }
-                "run" => execute(&place, &block, None),
+                "run" => execute(&place, &block, None, &files),
                 "cluster" => {
-                    let cluster = cluster.get_or_insert_with(|| Up::start("quorate up"));
-                    execute(&place, &block, Some(cluster));
+                    let cluster = cluster.get_or_insert_with(|| Up::start("quorate up", &files));
+                    execute(&place, &block, Some(cluster), &files);
+                }
+                "repository" => {
+                    let script = format!("set -euo pipefail\n{}", block.lines.join("\n"));
+                    run(&place, &script, Command::new("bash").current_dir(root()));
                 }
                 _ => {}
             }
@@ -216,19 +277,54 @@ fn every_block_that_is_to_be_executed_succeeds() {
     }
 }
 
+#[test]
+fn every_block_for_several_machines_succeeds_on_this_one() {
+    let documents = documents();
+    for (path, text) in &documents {
+        let mut session = Session::default();
+        for (class, block) in blocks(text) {
+            if class == "beside" && session.is_empty() {
+                let start = root().join(START);
+                let nodes = blocks(&documents[&start]).into_iter().filter(|(class, _)| class == "nodes");
+                nodes.for_each(|(_, block)| session.execute(START, &commands(&block)));
+            }
+            if class == "after" {
+                session.kill();
+            }
+            if ["nodes", "beside", "after"].contains(&&*class) {
+                session.execute(&format!("{}:{}", path.display(), block.number), &commands(&block));
+            }
+        }
+        if !session.is_empty() {
+            session.run();
+        }
+    }
+}
+
+/// Puts files into a folder.
+fn write_files(folder: &Path, files: &[(&str, String)]) {
+    files.iter().for_each(|(name, text)| std::fs::write(folder.join(name), text).unwrap());
+}
+
 /// A cluster of `quorate up`.
 struct Up {
     child: Child,
     endpoints: Vec<String>,
+    /// What its clients need, as it says itself: variables and their values.
+    tls: Vec<(&'static str, String)>,
+    _folder: TempDir,
 }
 
 impl Up {
-    fn start(command: &str) -> Up {
+    fn start(command: &str, files: &[(&str, String)]) -> Up {
         let command = command.replace("cargo run --release -- ", "quorate ");
         let words: Vec<&str> = command.split_whitespace().skip(1).collect();
+        let folder = tempfile::tempdir().unwrap();
+        write_files(folder.path(), files);
         let mut child = Command::new(env!("CARGO_BIN_EXE_quorate"))
             .args(&words)
             .args(["--json", "--durability", "os"])
+            .current_dir(folder.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -243,7 +339,10 @@ impl Up {
             serde_json::from_str(&line).unwrap_or_else(|error| panic!("{command}: {error}: {line}"));
         let nodes = json["nodes"].as_array().expect("a list of nodes").iter();
         let endpoints = nodes.map(|node| node["resp"].as_str().expect("an address").to_owned()).collect();
-        let up = Up { child, endpoints };
+        let files = [("QUORATE_TLS_CA", "ca"), ("QUORATE_TLS_CERT", "cert"), ("QUORATE_TLS_KEY", "key")];
+        let tls =
+            files.iter().filter_map(|(name, file)| Some((*name, json["tls"][file].as_str()?.to_owned())));
+        let up = Up { child, endpoints, tls: tls.collect(), _folder: folder };
         wait_for("every node to serve", || {
             up.endpoints.iter().all(|endpoint| up.serves(endpoint)).then_some(())
         });
@@ -251,8 +350,12 @@ impl Up {
     }
 
     fn serves(&self, endpoint: &str) -> bool {
-        let words = ["put", "the-documents-test", "serves", "--endpoints", endpoint];
-        Command::new(env!("CARGO_BIN_EXE_quorate")).args(words).output().unwrap().status.success()
+        let mut put = Command::new(env!("CARGO_BIN_EXE_quorate"));
+        put.args(["put", "the-documents-test", "serves", "--endpoints", endpoint])
+            .envs(self.tls.iter().cloned());
+        let output = put.output().unwrap();
+        // It knows who the users are, and that this is none of them.
+        output.status.success() || String::from_utf8_lossy(&output.stderr).contains("NOAUTH")
     }
 }
 
@@ -265,8 +368,9 @@ impl Drop for Up {
 }
 
 /// Executes a block as a shell would whose `quorate` is this build's.
-fn execute(place: &str, block: &Block, cluster: Option<&Up>) {
+fn execute(place: &str, block: &Block, cluster: Option<&Up>, files: &[(&str, String)]) {
     let folder = tempfile::tempdir().unwrap();
+    write_files(folder.path(), files);
     let programs = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_quorate"), programs.path().join("quorate")).unwrap();
     let path = format!("{}:{}", programs.path().display(), std::env::var("PATH").unwrap_or_default());
@@ -280,14 +384,16 @@ fn execute(place: &str, block: &Block, cluster: Option<&Up>) {
         script.push_str(&command);
         script.push('\n');
     }
-    let endpoints = cluster.map(|up| up.endpoints.join(",")).unwrap_or_default();
     let mut bash = Command::new("bash");
-    bash.args(["-c", &script]).current_dir(folder.path()).env("PATH", path).stdin(Stdio::null());
-    match endpoints.is_empty() {
-        true => bash.env_remove("QUORATE_ENDPOINTS"),
-        false => bash.env("QUORATE_ENDPOINTS", endpoints),
-    };
-    let output = bash.output().unwrap();
+    bash.current_dir(folder.path()).env("PATH", path).env_remove("QUORATE_ENDPOINTS");
+    if let Some(up) = cluster {
+        bash.env("QUORATE_ENDPOINTS", up.endpoints.join(",")).envs(up.tls.iter().cloned());
+    }
+    run(place, &script, &mut bash);
+}
+
+fn run(place: &str, script: &str, bash: &mut Command) {
+    let output = bash.args(["-c", script]).stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     let printed = String::from_utf8_lossy(&output.stdout);
     let end: Vec<_> = printed.lines().rev().take(20).collect();
@@ -299,7 +405,7 @@ fn with_less_work(command: &str) -> String {
     let command = command.replace("cargo run --release -- ", "quorate ");
     let measures = ["quorate bench", "quorate compare"].iter().any(|word| command.starts_with(word));
     let mut words: Vec<&str> = command.split(' ').collect();
-    for (flag, value) in [("--runs", "2"), ("--duration", "300ms"), ("--warm-up", "100ms"), ("-n", "1000")] {
+    for (flag, value) in [("--runs", "2"), ("--duration", "700ms"), ("--warm-up", "100ms"), ("-n", "1000")] {
         let at = words.iter().position(|word| *word == flag);
         match at {
             Some(at) => words[at + 1] = value,
