@@ -128,7 +128,9 @@ fn a_cluster_serves_who_has_a_certificate_and_refuses_everybody_else() {
     assert_eq!(code, Some(3), "{said}");
     assert!(said.contains("it asks for a certificate, and got none"), "{said}");
     let (code, said) = run(&mut quorate(&["get", "k", "--endpoints", &resp]));
-    assert_eq!(code, Some(3), "{said}");
+    assert!(code == Some(1) && said.contains("this port speaks TLS"), "{code:?} {said}");
+    let (_, said) = redis(&resp, &[], &["get", "k"]);
+    assert!(said.contains("ERR this port speaks TLS"), "{said}");
     cluster.nodes[0].wait_for_line(&["closed a client's connection", "is not TLS"]);
     let theirs = Certificates::of(ours.authority.cluster());
     let (code, said) = run(quorate(&["get", "k", "--endpoints", &resp, "--cacert"]).arg(theirs.ca()));
@@ -152,7 +154,13 @@ fn a_cluster_serves_who_has_a_certificate_and_refuses_everybody_else() {
     assert!(!told.starts_with(b"QRTE"), "{told:?}");
     cluster.nodes[0].wait_for_line(&["closed a connection from a peer", "is not TLS"]);
 
-    // Those who watch need a certificate, too.
+    // Those who watch need a certificate, too, and are told if they do not speak TLS.
+    let mut plain = TcpStream::connect(&http).unwrap();
+    write!(plain, "GET /metrics HTTP/1.1\r\nHost: {http}\r\n\r\n").unwrap();
+    let mut told = String::new();
+    plain.read_to_string(&mut told).unwrap();
+    assert!(told.starts_with("HTTP/1.1 400 "), "{told}");
+    assert!(told.ends_with(&format!("this port speaks TLS: https://{http}/metrics\n")), "{told}");
     assert!(said_at(&http, &foreign).contains(untrusted), "{}", said_at(&http, &foreign));
     let mut stream = ours.credentials().connect("127.0.0.1", TcpStream::connect(&http).unwrap()).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();

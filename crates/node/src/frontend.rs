@@ -72,6 +72,11 @@ pub trait Frontend {
         b""
     }
 
+    /// What a client is told that does not speak TLS where it must, before its connection is closed.
+    fn asks_for_tls(&self) -> &'static [u8] {
+        b""
+    }
+
     /// The connection is gone; outcomes of its requests will not be delivered.
     fn close(&mut self, _session: Self::Session) {}
 }

@@ -193,9 +193,12 @@ where
         let mut ended = count == 0;
         while !rest.is_empty() && !ended {
             session.read_tls(&mut rest)?;
-            if let Err(error) = session.process_new_packets() {
-                // It is told why, if it still listens.
-                let _ = send(stream, session);
+            let processed = session.process_new_packets();
+            if let Err(error) = processed {
+                // It is told why, if it still listens. Whoever does not speak TLS would not understand.
+                if !session.is_handshaking() || is_record(cipher[0]) {
+                    let _ = send(stream, session);
+                }
                 return Err(trouble::broken(&error));
             }
             match take(session, &mut clear[filled..])? {
@@ -214,6 +217,11 @@ where
             false => {}
         }
     }
+}
+
+/// Whether a record of TLS may begin with this: RFC 8446, section 5.1.
+fn is_record(byte: u8) -> bool {
+    (20..=24).contains(&byte)
 }
 
 /// Takes what is decrypted; `None` at the end.

@@ -6,6 +6,9 @@ use std::time::Duration;
 use rustls::pki_types::UnixTime;
 use rustls::{AlertDescription, CertificateError, Error};
 
+/// What is said of somebody who speaks something else.
+pub const NOT_TLS: &str = "what it says is not TLS";
+
 /// As an error of the socket.
 pub(crate) fn broken(error: &Error) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, explain(error))
@@ -18,7 +21,7 @@ pub(crate) fn explain(error: &Error) -> String {
         Error::NoCertificatesPresented => {
             "it presents no certificate: it needs one of this cluster's authority".to_owned()
         }
-        Error::InvalidMessage(_) => "what it says is not TLS".to_owned(),
+        Error::InvalidMessage(_) => NOT_TLS.to_owned(),
         Error::PeerIncompatible(_) => "it does not speak TLS 1.3".to_owned(),
         Error::AlertReceived(alert) => refused(*alert).to_owned(),
         other => format!("TLS failed: {other}"),
@@ -41,7 +44,8 @@ pub(crate) fn certificate(error: &CertificateError) -> String {
         }
         CertificateError::NotValidYet => "is not valid yet: compare the machines' clocks".to_owned(),
         CertificateError::NotValidForNameContext { expected, presented } => {
-            format!("is not for {}, but for {}", expected.to_str(), presented.join(", "))
+            let names: Vec<_> = presented.iter().map(|name| bare(name)).collect();
+            format!("is not for {}, but for {}", expected.to_str(), names.join(", "))
         }
         CertificateError::NotValidForName => "is for another name".to_owned(),
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
@@ -52,6 +56,12 @@ pub(crate) fn certificate(error: &CertificateError) -> String {
         }
         other => format!("cannot be used: {other}"),
     }
+}
+
+/// A name or an address of a certificate, without the words around it: `DnsName("a")`, `IpAddress(10.0.0.1)`.
+fn bare(name: &str) -> &str {
+    let inner = name.strip_suffix(')').and_then(|name| Some(name.split_once('(')?.1));
+    inner.unwrap_or(name).trim_matches('"')
 }
 
 /// The other side's complaint.
@@ -83,5 +93,21 @@ fn span(from: UnixTime, to: UnixTime) -> String {
         120..7200 => format!("{} minutes", seconds / 60),
         7200..172_800 => format!("{} hours", seconds / 3600),
         _ => format!("{} days", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::pki_types::ServerName;
+
+    use super::*;
+
+    #[test]
+    fn the_names_of_a_certificate_are_listed_as_people_write_them() {
+        let presented =
+            ["DnsName(\"a.example.org\")", "IpAddress(10.0.0.1)", "other"].map(str::to_owned).to_vec();
+        let expected = ServerName::try_from("b.example.org").unwrap();
+        let error = CertificateError::NotValidForNameContext { expected, presented };
+        assert_eq!(certificate(&error), "is not for b.example.org, but for a.example.org, 10.0.0.1, other");
     }
 }

@@ -27,7 +27,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use hyper::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, X_CONTENT_TYPE_OPTIONS};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -107,10 +107,11 @@ async fn accept(listener: tokio::net::TcpListener, watched: Watched, tls: Option
             // else does.
             let _ = timeout(PATIENCE, async {
                 match acceptor {
-                    None => converse(stream, watched).await,
+                    None => converse(stream, |request| answer(request, watched.clone())).await,
+                    Some(_) if is_plain(&stream).await => converse(stream, ask_for_tls).await,
                     Some(acceptor) => {
                         if let Ok(stream) = acceptor.accept(stream).await {
-                            converse(stream, watched).await;
+                            converse(stream, |request| answer(request, watched.clone())).await;
                         }
                     }
                 }
@@ -121,14 +122,30 @@ async fn accept(listener: tokio::net::TcpListener, watched: Watched, tls: Option
     }
 }
 
-async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, watched: Watched) {
-    let service = service_fn(move |request| answer(request, watched.clone()));
+/// Whether somebody speaks HTTP where TLS is spoken: a method is in letters, and no record of TLS begins with one.
+async fn is_plain(stream: &tokio::net::TcpStream) -> bool {
+    let mut first = [0];
+    matches!(stream.peek(&mut first).await, Ok(1)) && first[0].is_ascii_alphabetic()
+}
+
+/// Serves one connection by these answers.
+async fn converse<A>(stream: impl AsyncRead + AsyncWrite + Unpin, answer: impl Fn(Request<Incoming>) -> A)
+where
+    A: Future<Output = Result<Response<Full<Bytes>>, Infallible>>,
+{
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)
         .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(stream), service_fn(answer));
     let _ = connection.await;
+}
+
+/// Tells whoever speaks plain HTTP where TLS is spoken.
+async fn ask_for_tls(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("HOST:PORT");
+    let body = format!("this port speaks TLS: https://{host}{}\n", request.uri().path());
+    Ok(response(StatusCode::BAD_REQUEST, TEXT, NO_CONTENT, body))
 }
 
 async fn answer(request: Request<Incoming>, watched: Watched) -> Result<Response<Full<Bytes>>, Infallible> {
@@ -178,17 +195,21 @@ async fn answer(request: Request<Incoming>, watched: Watched) -> Result<Response
         ),
         _ => (StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET\n".to_owned()),
     };
+    Ok(response(status, kind, &policy, body))
+}
+
+fn response(status: StatusCode, kind: &str, policy: &str, body: String) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = status;
     for (name, value) in [
         (CONTENT_TYPE, kind),
-        (CONTENT_SECURITY_POLICY, policy.as_str()),
+        (CONTENT_SECURITY_POLICY, policy),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (CACHE_CONTROL, "no-store"),
     ] {
         response.headers_mut().insert(name, value.parse().expect("a constant, or a policy: a header value"));
     }
-    Ok(response)
+    response
 }
 
 /// Whether this node is to be sent requests, and a line for each check, as Kubernetes writes them. `?exclude=disk`

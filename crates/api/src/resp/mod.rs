@@ -323,6 +323,10 @@ impl Frontend for Resp {
         b"-ERR max number of clients reached\r\n"
     }
 
+    fn asks_for_tls(&self) -> &'static [u8] {
+        b"-ERR this port speaks TLS: connect with TLS (redis-cli --tls --cacert ca.crt --cert FILE --key FILE)\r\n"
+    }
+
     fn complaint(&mut self) -> Option<String> {
         self.complaint.take()
     }

@@ -10,6 +10,7 @@ use mio::net::TcpListener;
 use mio::{Interest, Token};
 use quorate_core::Time;
 use quorate_tls::Credentials;
+use quorate_tls::trouble::NOT_TLS;
 use slab::Slab;
 use tracing::warn;
 
@@ -169,6 +170,9 @@ impl<F: Frontend> Clients<F> {
             let address = address.map_or_else(|_| "?".to_owned(), |address| address.to_string());
             warn!(address, unsaid, "closed a client's connection: {why}");
         }
+        if why == NOT_TLS {
+            refuse(self.connections[index].tcp_mut(), self.frontend.asks_for_tls());
+        }
         self.close(index);
     }
 }
@@ -179,7 +183,7 @@ fn is_shaking_hands<S>(connections: &Slab<Connection<S>>, index: usize, number: 
     connection.is_some_and(|connection| connection.is_handshaking())
 }
 
-/// Tells one client too many why it is not served. It may be gone already.
+/// Tells a client why it is not served. It may be gone already.
 fn refuse(stream: &mut mio::net::TcpStream, why: &[u8]) {
     let _ = stream.write(why);
     let _ = stream.shutdown(Shutdown::Write);

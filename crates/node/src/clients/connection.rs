@@ -209,6 +209,11 @@ impl<S> Connection<S> {
         self.stream.say_goodbye();
     }
 
+    /// The socket below TLS.
+    pub(super) fn tcp_mut(&mut self) -> &mut mio::net::TcpStream {
+        self.stream.tcp_mut()
+    }
+
     /// Where the client is.
     pub(super) fn address(&self) -> io::Result<std::net::SocketAddr> {
         self.stream.peer_addr()
