@@ -134,11 +134,13 @@ fn refuse_absent_member(protocol: &str) {
     for words in ["node 4 cannot be reached at", &nobody.to_string(), "refused"] {
         assert!(refusal.contains(words), "{words}: {refusal}");
     }
+    assert!(refusal.contains("nothing listens there; start node 4 with --join"), "{refusal}");
     assert!(took < Duration::from_secs(15), "{took:?}");
     // Somebody is there, and it is another.
     let other = cluster.members().split(',').nth(1).unwrap().trim_start_matches("2=").to_owned();
     let refusal = attempt(&cluster, &[0], &["member", "add", &format!("4={other}")]).unwrap_err();
     assert!(refusal.contains("it looks for node 4, but this is node 2"), "{refusal}");
+    assert!(!refusal.contains("--join"), "{refusal}");
 
     let stranger = attempt(&cluster, &[0, 1, 2], &["member", "remove", "9"]).unwrap_err();
     assert!(stranger.contains("node 9 is not in the group: its members are 1, 2, 3"), "{stranger}");

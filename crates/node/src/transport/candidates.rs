@@ -15,6 +15,20 @@ const WITHIN: Duration = Duration::from_secs(10);
 /// The connection to a candidate is kept for so long after that: it is a member by then, or was refused.
 const KEPT: Duration = Duration::from_secs(10);
 
+/// What is wrong with a candidate, and what to do about it, as far as that is known: it may run, and be refused.
+fn advise(node: NodeId, trouble: Option<&str>) -> String {
+    match trouble {
+        Some(trouble) if trouble.contains(NOBODY_LISTENS) => {
+            format!("{trouble}: nothing listens there; start node {node} with --join, or correct the address")
+        }
+        Some(trouble) => trouble.to_owned(),
+        None => "it has not answered; does it run, and can this node reach it?".to_owned(),
+    }
+}
+
+/// How the system says that a machine is there, and no process at that port.
+const NOBODY_LISTENS: &str = "Connection refused";
+
 /// A node that is to join.
 #[derive(Debug)]
 pub(super) struct Candidate {
@@ -50,11 +64,11 @@ impl Transport {
         if link.is_some_and(Link::is_up) {
             return Some(Ok(()));
         }
-        let trouble = link.and_then(Link::trouble).unwrap_or("it has not answered");
         let why = || {
             format!(
-                "node {node} cannot be reached at {address} (tried for {} s): {trouble}; start it with --join first",
-                WITHIN.as_secs()
+                "node {node} cannot be reached at {address} (tried for {} s): {}",
+                WITHIN.as_secs(),
+                advise(node, link.and_then(Link::trouble))
             )
         };
         (candidate.until <= now).then(|| Err(why()))
