@@ -221,14 +221,37 @@ fn restore(args: Restore) -> Result<(), Failure> {
         let keys = state.keys();
         writeln!(
             stdout(),
-            "{}: sound: {about}, from node {node}, taken at {taken_ms} ms since 1970; {keys} keys",
-            path.display()
+            "{}: sound: {about}, from node {node}, taken at {}; {keys} keys",
+            path.display(),
+            date_and_time(taken_ms)
         )?;
         return Ok(());
     };
     let new = header.founded_cluster(founding.initial_id(), args.token.as_deref().unwrap_or_default());
     make(&founding, state, new)?;
     tell(&founding, new, &about)
+}
+
+/// A time in milliseconds since 1970, in UTC, as RFC 3339 writes it.
+fn date_and_time(ms: u64) -> String {
+    let (mut days, seconds) = (ms / 86_400_000, ms / 1000 % 86_400);
+    let (mut year, mut month) = (1970, 0);
+    let is_leap =
+        |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    // From the year of every 400 years on, dates come again.
+    year += days / 146_097 * 400;
+    days %= 146_097;
+    while days >= 365 + u64::from(is_leap(year)) {
+        days -= 365 + u64::from(is_leap(year));
+        year += 1;
+    }
+    let months = [31, 28 + u64::from(is_leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    while days >= months[month] {
+        days -= months[month];
+        month += 1;
+    }
+    let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
+    format!("{year}-{:02}-{:02}T{hours:02}:{minutes:02}:{:02}Z", month + 1, days + 1, seconds % 60)
 }
 
 /// The member that a restore is for, checked as far as that goes without the data.
@@ -408,4 +431,24 @@ fn shown(
     what: &str,
 ) -> ProgressBar {
     bar.with_style(style.expect("a template that was tried")).with_message(what.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::date_and_time;
+
+    #[test]
+    fn times_are_dates_for_people() {
+        for (seconds, date) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_795_910_399, "2026-11-28T23:59:59Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+            (12_622_780_800, "2370-01-01T00:00:00Z"),
+        ] {
+            assert_eq!(date_and_time(seconds * 1000 + 999), date);
+        }
+        date_and_time(u64::MAX);
+    }
 }

@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -122,7 +123,9 @@ fn move_under_load(from: (usize, &str), to: (usize, &str)) -> (Cluster, String) 
     writers.into_iter().for_each(Writer::end);
     drop(old);
 
-    assert!(done(&["restore", &file, "--verify"]).contains("sound"));
+    let verified = done(&["restore", &file, "--verify"]);
+    // A date after 1999 and before 2100: the clock is not what is tested.
+    assert!(verified.contains(": sound: backup") && verified.contains("taken at 20"), "{verified}");
     let mut new = Cluster::prepare(to.0, to.1, &[]);
     let id = restore(&file, &new, to.1);
     start(&mut new.nodes);
@@ -304,6 +307,58 @@ fn pieces_belong_to_the_connection_that_began_and_only_the_last_to_begin_has_the
     one.call(&[b"QUORATE", b"BACKUP", b"BEGIN"]).unwrap();
     let Resp::Array(replies) = one.call(&[b"EXEC"]).unwrap() else { panic!() };
     assert!(matches!(&replies[..], [Resp::Error(text)] if text.contains("not allowed in a transaction")));
+}
+
+/// It counts nowhere, and has all data.
+#[test]
+fn a_learner_gives_a_backup_of_what_was_acknowledged_before() {
+    let mut cluster = Cluster::start(3, "raft");
+    let peer = cluster.join();
+    let [voter, learner] = [0, 3].map(|index| cluster.nodes[index].resp.clone());
+    done(&["member", "add", &format!("4={peer}"), "--learner", "--endpoints", &voter]);
+    let list = done(&["member", "list", "--endpoints", &voter]);
+    assert!(list.lines().any(|line| line.starts_with("4 ") && line.contains("learner")), "{list}");
+    done(&["put", "key", "value", "--endpoints", &voter]);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("learner.backup").display().to_string();
+    let output = done(&["backup", "--out", &file, "--endpoints", &learner]);
+    assert!(output.contains(", from node 4 ("), "{output}");
+    assert!(done(&["restore", &file, "--verify"]).ends_with("; 1 keys\n"));
+    assert!(done(&["export", "--backup", &file]).contains("\"key\":\"key\""));
+}
+
+/// Runs a command on a terminal of its own, and types a line.
+fn type_to(words: &[&str], line: &str) -> (Option<i32>, String) {
+    let quoted: Vec<_> = words.iter().map(|word| format!("'{word}'")).collect();
+    let command = format!("'{}' {}", env!("CARGO_BIN_EXE_quorate"), quoted.join(" "));
+    let mut script = Command::new("script")
+        .args(["--quiet", "--return", "--command", &command, "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("script is a part of util-linux");
+    writeln!(script.stdin.take().unwrap(), "{line}").unwrap();
+    let output = script.wait_with_output().unwrap();
+    (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn a_recovery_is_done_for_whoever_types_the_word_and_for_nobody_else() {
+    let mut cluster = Cluster::start(1, "raft");
+    done(&["put", "key", "value", "--endpoints", &cluster.nodes[0].resp]);
+    cluster.nodes[0].kill();
+    let old = cluster.nodes[0].data.display().to_string();
+    let new = cluster.nodes[0].data.with_extension("new").display().to_string();
+    let words = ["recover", "--data-dir", &old, "--new-data-dir", &new, "--initial-cluster", "1=127.0.0.1:1"];
+    for word in ["yes", "Recover", ""] {
+        let (code, said) = type_to(&words, word);
+        assert!(code == Some(1) && said.contains("Type `recover` to go on: "), "{word:?}: {code:?} {said}");
+        assert!(said.contains("nothing was done"), "{word:?}: {said}");
+        assert!(!Path::new(&new).exists(), "{word:?}");
+    }
+    let (code, said) = type_to(&words, "recover");
+    assert!(code == Some(0) && said.contains("node 1 of the new cluster"), "{code:?} {said}");
+    assert!(Path::new(&new).is_dir());
 }
 
 /// The majority is gone with its disks. What the survivor has goes on as a cluster of one, which can grow again.
