@@ -169,6 +169,71 @@ fn metrics_of_epaxos_follow_prometheus_conventions() {
     check("epaxos");
 }
 
+/// A section of INFO: its fields with their values.
+fn section(connection: &mut Connection, name: &str) -> BTreeMap<String, String> {
+    let Resp::Bulk(info) = connection.call(&[b"INFO", name.as_bytes()]).unwrap() else {
+        panic!("INFO is text")
+    };
+    let info = String::from_utf8(info).unwrap();
+    let mut lines = info.lines();
+    assert_eq!(lines.next(), Some(&*format!("# {name}")), "{info}");
+    let fields = lines.filter_map(|line| line.split_once(':'));
+    fields.map(|(field, value)| (field.to_owned(), value.to_owned())).collect()
+}
+
+/// What a document says of INFO: sections, and the fields of each.
+fn documented_sections() -> Vec<(&'static str, BTreeSet<&'static str>)> {
+    let (_, part) = include_str!("../../../docs/REDIS.md").split_once("\n## INFO\n").expect("its heading");
+    let (part, _) = part.split_once("\n## ").expect("the next heading");
+    let rows = part.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" | ")).skip(1);
+    let names = |fields: &'static str| {
+        fields.split('`').skip(1).step_by(2).map(|field| field.split(':').next().unwrap())
+    };
+    rows.map(|(section, fields)| (section, names(fields).collect())).collect()
+}
+
+/// What a list of `name=number` says of a name.
+fn number(list: &str, name: &str) -> u64 {
+    let found = list.split(',').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
+    found.unwrap_or_else(|| panic!("no {name} in {list}")).parse().unwrap()
+}
+
+#[test]
+fn info_has_the_fields_that_the_document_lists_and_counts() {
+    let cluster = Cluster::start(1, "unreplicated");
+    let mut connection = Connection::open(&cluster.nodes[0].resp).unwrap();
+    let before = section(&mut connection, "Stats");
+    for words in [&[&b"SET"[..], b"a", b"v"][..], &[b"SET", b"b", b"v", b"EX", b"1000"], &[b"GET", b"a"]] {
+        assert!(!matches!(connection.call(words).unwrap(), Resp::Error(_)), "{words:?}");
+    }
+    assert!(matches!(connection.call(&[b"HGET", b"a", b"f"]).unwrap(), Resp::Error(_)));
+    let sections = documented_sections();
+    assert_eq!(sections.len(), 8, "{sections:?}");
+    for (name, documented) in sections {
+        let fields = section(&mut connection, name);
+        let found: BTreeSet<_> = fields.keys().map(String::as_str).collect();
+        match name {
+            "Commandstats" => assert!(documented.is_subset(&found), "{found:?}"),
+            _ => assert_eq!(found, documented, "{name}"),
+        }
+    }
+    let memory = section(&mut connection, "Memory");
+    for name in ["used_memory", "used_memory_dataset"] {
+        assert!(memory[name].parse::<u64>().unwrap() > 0, "{name}: {memory:?}");
+    }
+    let keys = &section(&mut connection, "Keyspace")["db0"];
+    // Whoever waited for the node may have asked, and written nothing.
+    assert_eq!((number(keys, "keys"), number(keys, "expires")), (2, 1), "{keys}");
+    let commands = section(&mut connection, "Commandstats");
+    assert_eq!(number(&commands["cmdstat_set"], "calls"), 2);
+    assert_eq!(number(&commands["cmdstat_hget"], "failed_calls"), 1);
+    let after = section(&mut connection, "Stats");
+    let grown = |name: &str| after[name].parse::<u64>().unwrap() - before[name].parse::<u64>().unwrap();
+    assert!(grown("total_commands_processed") >= 4, "{before:?} {after:?}");
+    assert_eq!(grown("total_error_replies"), 1, "{before:?} {after:?}");
+    assert!(grown("total_net_input_bytes") > 0 && grown("total_net_output_bytes") > 0);
+}
+
 #[test]
 fn the_lint_notices_what_promtool_would() {
     let fine = "# HELP a_total Words.\n# TYPE a_total counter\na_total 1\n";
