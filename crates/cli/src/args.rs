@@ -17,6 +17,7 @@ use quorate_core::{NodeId, NodeSet, Staleness};
 use quorate_node::{ClockSource, Durability};
 use quorate_sim::Faults;
 
+use crate::failure::say;
 pub use endpoints::{ClientLogin, ClientTls, Endpoints};
 pub use environment::with_environment;
 use tls::CERT_EXAMPLES;
@@ -292,9 +293,9 @@ pub struct Process {
     /// Stop when the standard input closes: so that it ends with whoever started it
     #[arg(long, hide = true)]
     pub exit_with_stdin: bool,
-    /// Variables that say something else than flags do, which win: lines for the log.
+    /// Variables that say something else than flags do, which win, or that no flag knows: lines for the log.
     #[arg(skip)]
-    pub overridden: Vec<String>,
+    pub unheeded: Vec<String>,
 }
 
 /// Whether the keys are divided among groups.
@@ -345,6 +346,7 @@ pub struct Get {
 pub struct Put {
     pub key: String,
     /// The value; - reads it from the standard input, as it is
+    #[arg(allow_negative_numbers = true)]
     pub value: String,
     #[command(flatten)]
     pub endpoints: Endpoints,
@@ -454,6 +456,7 @@ pub struct ConfigGet {
 #[derive(Debug, clap::Args)]
 pub struct ConfigSet {
     pub name: String,
+    #[arg(allow_negative_numbers = true)]
     pub value: String,
     #[command(flatten)]
     pub endpoints: Endpoints,
@@ -674,8 +677,12 @@ pub fn parse() -> Args {
     let matches = with_environment(Args::command()).try_get_matches();
     let args = matches.and_then(|matches| {
         let mut args = Args::from_arg_matches(&matches)?;
-        if let Command::Serve(Serve { process, .. }) | Command::Proxy(Proxy { process }) = &mut args.command {
-            process.overridden = environment::overridden(&matches);
+        let lines = environment::unheeded(&matches);
+        match &mut args.command {
+            Command::Serve(Serve { process, .. }) | Command::Proxy(Proxy { process }) => {
+                process.unheeded = lines;
+            }
+            _ => lines.iter().for_each(|line| say(line)),
         }
         Ok(args)
     });
@@ -685,6 +692,12 @@ pub fn parse() -> Args {
         if is_number {
             let tip = vec!["write a whole number, such as 3".into()];
             error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tip));
+        }
+        // The flag for a password is there to be refused.
+        let refused = ContextValue::String("--password".to_owned());
+        if error.get(ContextKind::SuggestedArg) == Some(&refused) {
+            let right = "--password-file <FILE>".to_owned();
+            error.insert(ContextKind::SuggestedArg, ContextValue::String(right));
         }
         error.exit()
     })

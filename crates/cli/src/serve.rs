@@ -278,7 +278,7 @@ fn start(what: What, resp_limits: resp::Limits, file: File, flags: &args::Proces
         log_json: file.log_json.unwrap_or_default(),
         spans,
         exit_with_stdin: flags.exit_with_stdin,
-        overridden: flags.overridden.clone(),
+        unheeded: flags.unheeded.clone(),
     };
     process.run(chosen.protocol)
 }
@@ -335,14 +335,14 @@ struct Process {
     log_json: bool,
     spans: Option<(Endpoint, f64)>,
     exit_with_stdin: bool,
-    overridden: Vec<String>,
+    unheeded: Vec<String>,
 }
 
 impl Process {
     /// Runs it to its end.
     fn run(self, protocol: &'static dyn AnyProtocol) -> Result<(), Failure> {
         let flush = log_to_stderr(self.log_json);
-        for line in &self.overridden {
+        for line in &self.unheeded {
             tracing::warn!("{line}");
         }
         if self.resp_limits.read_mode == ReadMode::Sequential && !protocol.capabilities().total_order {

@@ -57,6 +57,9 @@ fn wrong_words_are_answered_with_what_would_be_right() {
         assert_eq!(code, Some(2), "{words:?}: {said}");
         assert!(said.contains(part), "{words:?}: {said}");
     }
+    // A flag for passwords is there to be refused: it is not what is advised.
+    let (code, _, said) = run(&["put", "k", "v", "--pass", "hidden"]);
+    assert!(code == Some(2) && said.contains("'--password-file <FILE>'"), "{code:?} {said}");
     let mut bench = quorate(&["bench"]);
     let (code, _, said) = parts(bench.env("QUORATE_ENDPOINTS", "a:1,b").output().unwrap());
     assert_eq!(code, Some(2), "{said}");
@@ -97,6 +100,11 @@ fn exit_codes_tell_what_is_not_there_from_what_cannot_be_known() {
     let mut connection = Connection::open(&endpoints[0]).unwrap();
     assert_eq!(connection.call(&[b"GET", b"k"]).unwrap(), Resp::Bulk(value.to_vec()));
 
+    // What begins with a hyphen may be a number.
+    fails(&["config", "set", "max-data", "-5"], 1, "max-data is a size such as 2gb");
+    assert_eq!(run(&["put", "number", "-5"]).0, Some(0));
+    assert_eq!(run(&["get", "number"]).1, "-5\n");
+
     assert_eq!(run(&["get", "k"]).0, Some(0));
     fails(&["get", "missing"], 1, "there is no key `missing`");
     for words in [&["get", "k"][..], &["put", "k", "v"], &["del", "k"], &["status"], &["member", "list"]] {
@@ -130,6 +138,40 @@ fn exit_codes_tell_what_is_not_there_from_what_cannot_be_known() {
     assert_eq!((code, &json["serves"]), (Some(1), &false.into()));
     fails(&["get", "k"], 3, "no majority answered");
     fails(&["put", "k", "v"], 3, "no majority answered");
+}
+
+#[test]
+fn variables_that_count_for_nothing_are_named_and_nothing_else_changes() {
+    let cluster = Cluster::start(1, "unreplicated");
+    let node = &*cluster.nodes[0].resp;
+    let said = |words: &[&str], variables: &[(&str, &str)]| {
+        let (code, output, said) = parts(quorate(words).envs(variables.iter().copied()).output().unwrap());
+        assert_eq!((code, &*output), (Some(0), "OK\n"), "{said}");
+        said
+    };
+    let put = ["put", "k", "v", "--endpoints", node];
+    assert_eq!(said(&put, &[("QUORATE_ENDPOINTS", node)]), "");
+    assert_eq!(
+        said(&put, &[("QUORATE_ENDPOINTS", NOBODY)]),
+        "--endpoints on the command line wins over QUORATE_ENDPOINTS, which says something else\n"
+    );
+    let misspelt = ("QUORATE_ENDPOINT", NOBODY);
+    assert_eq!(
+        said(&put, &[misspelt]),
+        "QUORATE_ENDPOINT is no setting of quorate; did you mean QUORATE_ENDPOINTS?\n"
+    );
+    let two = format!("{node},{NOBODY}");
+    assert_eq!(said(&["put", "k", "v", "--endpoints", &two], &[("QUORATE_ENDPOINTS", &two)]), "");
+}
+
+#[test]
+fn a_node_logs_variables_that_count_for_nothing() {
+    let mut cluster = Cluster::prepare(1, "unreplicated", &[]);
+    let node = &mut cluster.nodes[0];
+    node.start_with_variables(&[("QUORATE_SLOWLOG", "1ms"), ("QUORATE_PORT", "tcp://10.0.0.1:7101")]);
+    node.wait_until_serving();
+    node.wait_for_line(&["QUORATE_SLOWLOG is no setting of quorate; did you mean QUORATE_SLOW_LOG?"]);
+    assert_eq!(node.lines_with("is no setting"), 1);
 }
 
 #[test]
