@@ -142,11 +142,13 @@ Protocol and settings must be those of the nodes.";
 const SIM_EXAMPLES: &str = "Examples:
   quorate sim --protocol multipaxos --runs 10000
   quorate sim --protocol multipaxos --faults crashes,partitions --nodes 5
-  quorate sim --protocol multipaxos --faults clocks-beyond-bound      must find a violation
-  quorate sim --groups a-m=crossword,n-z=raft                           groups with protocols of their own
-  quorate sim --protocol multipaxos --explore --ballots 2               every behaviour
+  quorate sim --groups a-m=crossword,n-z=raft           groups with protocols of their own
+  quorate sim --protocol multipaxos --explore --ballots 2   every behaviour
   quorate sim --protocol bodega --explore --ballots 1 --writes 1 --reads 1 --roster 3 --set responders=none
-  quorate sim --protocol bodega --explore --facts --failures 1 --delays 0   three ballots, and so on: a larger size";
+  quorate sim --protocol bodega --explore --facts --failures 1 --delays 0   three ballots, and so on: a larger size
+Clocks that err by more than they say, and leases that are long: must find a violation
+  quorate sim --protocol bodega --faults partitions,one-way-partitions,drift,clocks-beyond-bound \\
+      --set lease.duration=1500ms --set lease.guard=1500ms";
 
 #[derive(Debug, clap::Args)]
 pub struct Up {

@@ -16,9 +16,12 @@
 //! WHY is `builds`, `measures` (for minutes, on a quiet machine), or `writes` (into the sources). A block of another
 //! language, behind which a file's name follows, is that file, beside the commands of its document.
 //!
-//! Commands are executed with this build's `quorate`, and with less work: few runs, short measurements. Of a command in
-//! a sentence, in backquotes, or among other text, subcommands, flags, packages and tests are looked up.
+//! Commands are executed with this build's `quorate`, and with less work: few runs, short measurements, one protocol in
+//! place of several. Of a command in a sentence, in backquotes, or among other text, subcommands, flags, packages and
+//! tests are looked up; the examples of `--help` are executed by `examples.rs`.
 
+#[path = "support/commands.rs"]
+mod execution;
 #[path = "support/machines.rs"]
 mod machines;
 #[path = "../../xtask/src/tidy/markdown.rs"]
@@ -27,16 +30,12 @@ mod markdown;
 mod support;
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
+use execution::{Up, execute, run};
 use machines::Session;
 use markdown::Block;
-use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
-use support::wait_for;
-use tempfile::TempDir;
 
 const CLASSES: [&str; 10] = [
     "run",
@@ -59,9 +58,6 @@ const SHELLS: [&str; 4] = ["sh", "bash", "shell", "console"];
 
 /// What commands among other text begin with.
 const PROGRAMS: [&str; 4] = ["quorate ", "cargo ", "redis-cli ", "time cargo "];
-
-/// The client ports of the documents, which are those of `quorate up` unless they are taken.
-const FIRST_PORT: u16 = 7101;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository is there")
@@ -262,10 +258,10 @@ fn every_block_that_is_to_be_executed_succeeds() {
                     drop(cluster.take());
                     cluster = Some(Up::start(&commands(&block)[0], &files));
                 }
-                "run" => execute(&place, &block, None, &files),
+                "run" => execute(&place, &commands(&block), None, &files),
                 "cluster" => {
                     let cluster = cluster.get_or_insert_with(|| Up::start("quorate up", &files));
-                    execute(&place, &block, Some(cluster), &files);
+                    execute(&place, &commands(&block), Some(cluster), &files);
                 }
                 "repository" => {
                     let script = format!("set -euo pipefail\n{}", block.lines.join("\n"));
@@ -299,121 +295,4 @@ fn every_block_for_several_machines_succeeds_on_this_one() {
             session.run();
         }
     }
-}
-
-/// Puts files into a folder.
-fn write_files(folder: &Path, files: &[(&str, String)]) {
-    files.iter().for_each(|(name, text)| std::fs::write(folder.join(name), text).unwrap());
-}
-
-/// A cluster of `quorate up`.
-struct Up {
-    child: Child,
-    endpoints: Vec<String>,
-    /// What its clients need, as it says itself: variables and their values.
-    tls: Vec<(&'static str, String)>,
-    _folder: TempDir,
-}
-
-impl Up {
-    fn start(command: &str, files: &[(&str, String)]) -> Up {
-        let command = command.replace("cargo run --release -- ", "quorate ");
-        let words: Vec<&str> = command.split_whitespace().skip(1).collect();
-        let folder = tempfile::tempdir().unwrap();
-        write_files(folder.path(), files);
-        let mut child = Command::new(env!("CARGO_BIN_EXE_quorate"))
-            .args(&words)
-            .args(["--json", "--durability", "os"])
-            .current_dir(folder.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        let mut output = BufReader::new(child.stdout.take().expect("it is piped"));
-        output.read_line(&mut line).unwrap();
-        // Nobody reads what else it prints; it must not be stopped by a full pipe.
-        std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
-        let json: Value =
-            serde_json::from_str(&line).unwrap_or_else(|error| panic!("{command}: {error}: {line}"));
-        let nodes = json["nodes"].as_array().expect("a list of nodes").iter();
-        let endpoints = nodes.map(|node| node["resp"].as_str().expect("an address").to_owned()).collect();
-        let files = [("QUORATE_TLS_CA", "ca"), ("QUORATE_TLS_CERT", "cert"), ("QUORATE_TLS_KEY", "key")];
-        let tls =
-            files.iter().filter_map(|(name, file)| Some((*name, json["tls"][file].as_str()?.to_owned())));
-        let up = Up { child, endpoints, tls: tls.collect(), _folder: folder };
-        wait_for("every node to serve", || {
-            up.endpoints.iter().all(|endpoint| up.serves(endpoint)).then_some(())
-        });
-        up
-    }
-
-    fn serves(&self, endpoint: &str) -> bool {
-        let mut put = Command::new(env!("CARGO_BIN_EXE_quorate"));
-        put.args(["put", "the-documents-test", "serves", "--endpoints", endpoint])
-            .envs(self.tls.iter().cloned());
-        let output = put.output().unwrap();
-        // It knows who the users are, and that this is none of them.
-        output.status.success() || String::from_utf8_lossy(&output.stderr).contains("NOAUTH")
-    }
-}
-
-impl Drop for Up {
-    fn drop(&mut self) {
-        let pid = Pid::from_child(&self.child);
-        let _ = kill_process(pid, Signal::TERM);
-        let _ = self.child.wait();
-    }
-}
-
-/// Executes a block as a shell would whose `quorate` is this build's.
-fn execute(place: &str, block: &Block, cluster: Option<&Up>, files: &[(&str, String)]) {
-    let folder = tempfile::tempdir().unwrap();
-    write_files(folder.path(), files);
-    let programs = tempfile::tempdir().unwrap();
-    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_quorate"), programs.path().join("quorate")).unwrap();
-    let path = format!("{}:{}", programs.path().display(), std::env::var("PATH").unwrap_or_default());
-    let mut script = String::from("set -euo pipefail\n");
-    for command in commands(block) {
-        let mut command = with_less_work(&command);
-        for (index, endpoint) in cluster.iter().flat_map(|up| up.endpoints.iter().enumerate()) {
-            let port = endpoint.rsplit(':').next().expect("a port");
-            command = command.replace(&(FIRST_PORT + index as u16).to_string(), port);
-        }
-        script.push_str(&command);
-        script.push('\n');
-    }
-    let mut bash = Command::new("bash");
-    bash.current_dir(folder.path()).env("PATH", path).env_remove("QUORATE_ENDPOINTS");
-    if let Some(up) = cluster {
-        bash.env("QUORATE_ENDPOINTS", up.endpoints.join(",")).envs(up.tls.iter().cloned());
-    }
-    run(place, &script, &mut bash);
-}
-
-fn run(place: &str, script: &str, bash: &mut Command) {
-    let output = bash.args(["-c", script]).stdin(Stdio::null()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    let printed = String::from_utf8_lossy(&output.stdout);
-    let end: Vec<_> = printed.lines().rev().take(20).collect();
-    assert!(output.status.success(), "{place}: {}\n{script}\n{said}\n{end:#?}", output.status);
-}
-
-/// The same command, for so little work that a test can wait for it.
-fn with_less_work(command: &str) -> String {
-    let command = command.replace("cargo run --release -- ", "quorate ");
-    let measures = ["quorate bench", "quorate compare"].iter().any(|word| command.starts_with(word));
-    let mut words: Vec<&str> = command.split(' ').collect();
-    for (flag, value) in [("--runs", "2"), ("--duration", "700ms"), ("--warm-up", "100ms"), ("-n", "1000")] {
-        let at = words.iter().position(|word| *word == flag);
-        match at {
-            Some(at) => words[at + 1] = value,
-            None if measures && value.ends_with("ms") => {
-                words.extend([flag, value]);
-            }
-            None => {}
-        }
-    }
-    words.join(" ")
 }

@@ -23,19 +23,20 @@ use super::support::PATIENCE;
 
 /// Before each session: nothing outlives it, and a command waits until there is somebody to answer it.
 const PROLOGUE: &str = "set -euo pipefail
-trap 'kill -9 $(jobs -p) 2> /dev/null; wait' EXIT
+trap 'kill -9 $(jobs -p) 2> /dev/null || true; wait' EXIT
 ";
 
 /// Where a proxy serves the host of an application.
 const APPLICATION: &str = "127.0.0.1:7101";
 
-/// Terminals and other machines, as a shell script.
+/// Terminals of several machines, as one shell script.
 #[derive(Default)]
 pub struct Session {
     script: String,
 }
 
 impl Session {
+    #[allow(dead_code, reason = "each test file uses its part of this")]
     pub fn is_empty(&self) -> bool {
         self.script.is_empty()
     }
