@@ -19,6 +19,8 @@ use quorate_node::founding::{self, Founding, Survivor};
 use quorate_node::parse_cluster;
 use quorate_runtime::AnyProtocol;
 use serde::Deserialize;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use crate::args::Endpoints;
 use crate::client::{TIMEOUT, connect_for};
@@ -234,24 +236,10 @@ fn restore(args: Restore) -> Result<(), Failure> {
 
 /// A time in milliseconds since 1970, in UTC, as RFC 3339 writes it.
 fn date_and_time(ms: u64) -> String {
-    let (mut days, seconds) = (ms / 86_400_000, ms / 1000 % 86_400);
-    let (mut year, mut month) = (1970, 0);
-    let is_leap =
-        |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    // From the year of every 400 years on, dates come again.
-    year += days / 146_097 * 400;
-    days %= 146_097;
-    while days >= 365 + u64::from(is_leap(year)) {
-        days -= 365 + u64::from(is_leap(year));
-        year += 1;
-    }
-    let months = [31, 28 + u64::from(is_leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    while days >= months[month] {
-        days -= months[month];
-        month += 1;
-    }
-    let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
-    format!("{year}-{:02}-{:02}T{hours:02}:{minutes:02}:{:02}Z", month + 1, days + 1, seconds % 60)
+    let seconds = i64::try_from(ms / 1000).ok();
+    let date = seconds.and_then(|seconds| OffsetDateTime::from_unix_timestamp(seconds).ok());
+    let said = date.and_then(|date| date.format(&Rfc3339).ok());
+    said.unwrap_or_else(|| format!("{ms} ms since 1970"))
 }
 
 /// The member that a restore is for, checked as far as that goes without the data.
@@ -449,6 +437,6 @@ mod tests {
         ] {
             assert_eq!(date_and_time(seconds * 1000 + 999), date);
         }
-        date_and_time(u64::MAX);
+        assert_eq!(date_and_time(u64::MAX), "18446744073709551615 ms since 1970");
     }
 }

@@ -6,6 +6,7 @@ use std::ffi::{OsStr, OsString};
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, CommandFactory};
+use strsim::levenshtein;
 
 use super::Args;
 
@@ -103,25 +104,11 @@ fn is_of_kubernetes(name: &str) -> bool {
 fn similar<'a>(name: &str, known: &'a BTreeSet<String>) -> Option<&'a String> {
     let own = |name: &'a String| name.strip_prefix(PREFIX).unwrap_or(name);
     let word = name.strip_prefix(PREFIX).unwrap_or(name);
-    let nearest = known.iter().min_by_key(|known| distance(word, own(known)))?;
-    if distance(word, own(nearest)) <= word.len() / 3 {
+    let nearest = known.iter().min_by_key(|known| levenshtein(word, own(known)))?;
+    if levenshtein(word, own(nearest)) <= word.len() / 3 {
         return Some(nearest);
     }
     known.iter().find(|known| own(known).starts_with(&format!("{word}_")))
-}
-
-/// How many letters must be put in, taken out or replaced to make one word of the other.
-fn distance(one: &str, other: &str) -> usize {
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (index, letter) in one.bytes().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], index + 1);
-        for (column, theirs) in other.bytes().enumerate() {
-            let replaced = diagonal + usize::from(letter != theirs);
-            diagonal = row[column + 1];
-            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[other.len()]
 }
 
 #[cfg(test)]
