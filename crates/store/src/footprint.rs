@@ -38,6 +38,14 @@ pub struct Footprint {
 
 wire_struct!(Footprint { reads, writes });
 
+/// What a command touches, with its one key as it is there.
+pub(crate) enum Touched<'a> {
+    Read(&'a Key),
+    Written(&'a Key),
+    /// Of a kind of command that may have any number of keys.
+    Other(Footprint),
+}
+
 /// Keys, or none for everything.
 impl Wire for Extent {
     fn encode(&self, out: &mut Encoder) {
@@ -144,7 +152,16 @@ impl FromIterator<Key> for Keys {
 impl Command {
     /// The keys that it reads and those that it writes.
     pub fn footprint(&self) -> Footprint {
-        match self {
+        match self.touched() {
+            Touched::Read(key) => reading(one(key)),
+            Touched::Written(key) => writing(one(key)),
+            Touched::Other(footprint) => footprint,
+        }
+    }
+
+    /// The same, with nothing copied if its kind has one key.
+    pub(crate) fn touched(&self) -> Touched<'_> {
+        let footprint = match self {
             Command::Get { key }
             | Command::GetRange { key, .. }
             | Command::Length { key }
@@ -153,7 +170,7 @@ impl Command {
             | Command::HashGet { key, .. }
             | Command::HashAll { key }
             | Command::HashLength { key }
-            | Command::HashScan { key, .. } => reading(one(key)),
+            | Command::HashScan { key, .. } => return Touched::Read(key),
             Command::GetMany { keys } | Command::Exists { keys } | Command::VersionsOf { keys } => {
                 reading(Extent::Keys(keys.iter().cloned().collect()))
             }
@@ -171,7 +188,7 @@ impl Command {
             | Command::HashIncrement { key, .. }
             | Command::Refresh { key, .. }
             | Command::PutRange { key, .. }
-            | Command::HashIncrementFloat { key, .. } => writing(one(key)),
+            | Command::HashIncrementFloat { key, .. } => return Touched::Written(key),
             Command::PutMany { pairs, .. } => {
                 writing(Extent::Keys(pairs.iter().map(|(key, _)| key.clone()).collect()))
             }
@@ -184,7 +201,8 @@ impl Command {
             | Command::RaiseLevel { .. } => writing(Extent::Everything),
             Command::DiskFull { .. } => writing(Extent::NOTHING),
             Command::Batch { watched, commands } => union(watched, commands),
-        }
+        };
+        Touched::Other(footprint)
     }
 }
 

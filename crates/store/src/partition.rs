@@ -9,7 +9,7 @@ use quorate_core::GroupId;
 use thiserror::Error;
 
 use crate::command::{Command, Key, first_key};
-use crate::footprint::Extent;
+use crate::footprint::{Extent, Touched};
 
 /// See the file comment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +49,10 @@ impl Command {
 
     /// The place of all its keys.
     fn place<P: PartialEq>(&self, place_of: impl Fn(&Key) -> P) -> Result<Option<P>, Scattered> {
-        let footprint = self.footprint();
+        let footprint = match self.touched() {
+            Touched::Read(key) | Touched::Written(key) => return Ok(Some(place_of(key))),
+            Touched::Other(footprint) => footprint,
+        };
         let (Extent::Keys(reads), Extent::Keys(writes)) = (footprint.reads(), footprint.writes()) else {
             return Err(Scattered::Everything);
         };
