@@ -34,7 +34,7 @@ impl quorate_core::Replica for Replica {
 
     /// What is not valid here may be committed, and its value is here.
     fn salvage(&self) -> Salvaged {
-        let undecided = self.keys.all().filter(|key| !self.keys.is_valid(key)).count() as u64;
+        let undecided = self.keys.invalid().len() as u64;
         let state = Replicated::of(self.keys.store().clone()).freeze();
         Salvaged { state, undecided, left_out: 0 }
     }

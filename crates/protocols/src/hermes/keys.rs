@@ -1,7 +1,7 @@
 //! What a member has of each key: the version that it has adopted last, and whether that is known to be committed.
 //! Protocols with a log have one position for all keys; here every key has its own history.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -46,7 +46,6 @@ wire_struct!(Version { key, at, valid, value, record });
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     pub at: Timestamp,
-    pub valid: bool,
     pub record: Record,
 }
 
@@ -58,8 +57,9 @@ const PARTS: usize = 256;
 pub struct Keys {
     store: Store,
     parts: Vec<Arc<BTreeMap<Key, Held>>>,
-    /// How many are not valid.
-    invalid: usize,
+    /// Those that are not valid: few, of what is being written. A read looks here, and at the value; histories are as
+    /// many as the keys, and most of them far from the processor.
+    invalid: BTreeSet<Key>,
 }
 
 impl std::fmt::Debug for Keys {
@@ -76,11 +76,12 @@ impl Keys {
     /// With what a group begins with.
     pub fn new(mut store: Store) -> Keys {
         store.settle_unordered();
-        let mut keys = Keys { store: Store::new(), parts: vec![Arc::default(); PARTS], invalid: 0 };
+        let mut keys =
+            Keys { store: Store::new(), parts: vec![Arc::default(); PARTS], invalid: BTreeSet::new() };
         let (version, held) = (store.revision().max(1), Record::default());
         let at = Timestamp { epoch: 0, version, writer: 0 };
         for key in store.entries().map(|entry| Key::copy_from_slice(entry.key)) {
-            let held = Held { at, valid: true, record: held.clone() };
+            let held = Held { at, record: held.clone() };
             Arc::make_mut(&mut keys.parts[part(&key)]).insert(key, held);
         }
         Keys { store, ..keys }
@@ -103,34 +104,32 @@ impl Keys {
 
     /// Whether what is here is committed.
     pub fn is_valid(&self, key: &Key) -> bool {
-        self.get(key).is_none_or(|held| held.valid)
+        !self.invalid.contains(key)
     }
 
-    /// How many keys are not valid here.
-    pub fn invalid(&self) -> usize {
-        self.invalid
+    /// The keys that are not valid here.
+    pub fn invalid(&self) -> &BTreeSet<Key> {
+        &self.invalid
     }
 
-    fn hold(&mut self, key: &Key, held: Held) {
-        self.invalid += usize::from(!held.valid);
-        let before = Arc::make_mut(&mut self.parts[part(key)]).insert(key.clone(), held);
-        self.invalid -= usize::from(before.is_some_and(|held| !held.valid));
+    fn hold(&mut self, key: &Key, held: Held, valid: bool) {
+        Arc::make_mut(&mut self.parts[part(key)]).insert(key.clone(), held);
+        self.set_valid(key, valid);
     }
 
     /// Takes a version over; one whose value cannot be read is none.
     pub fn put(&mut self, version: &Version) -> Result<(), WireError> {
         self.store.put_image(&version.key, version.value.as_ref())?;
         let Version { key, at, valid, record, .. } = version;
-        self.hold(key, Held { at: *at, valid: *valid, record: record.clone() });
+        self.hold(key, Held { at: *at, record: record.clone() }, *valid);
         Ok(())
     }
 
     /// The version that is here is committed, or not known to be.
     pub fn set_valid(&mut self, key: &Key, valid: bool) {
-        if let Some(held) = Arc::make_mut(&mut self.parts[part(key)]).get_mut(key) {
-            self.invalid += usize::from(!valid);
-            self.invalid -= usize::from(!held.valid);
-            held.valid = valid;
+        match valid {
+            true => drop(self.invalid.remove(key)),
+            false => drop(self.invalid.insert(key.clone())),
         }
     }
 
@@ -151,14 +150,15 @@ impl Keys {
 
     /// The key's entry as it is now becomes this version, which is not committed yet.
     pub fn stamp(&mut self, key: &Key, at: Timestamp, record: Record) -> Version {
-        self.hold(key, Held { at, valid: false, record });
+        self.hold(key, Held { at, record }, false);
         self.version(key).expect("it is here")
     }
 
     /// A key as it is here.
     pub fn version(&self, key: &Key) -> Option<Version> {
-        let Held { at, valid, record } = self.get(key)?.clone();
-        Some(Version { key: key.clone(), at, valid, value: self.store.image(key), record })
+        let Held { at, record } = self.get(key)?.clone();
+        let (valid, value) = (self.is_valid(key), self.store.image(key));
+        Some(Version { key: key.clone(), at, valid, value, record })
     }
 
     /// Those after this one, in an order that is the same at all members.
@@ -196,7 +196,7 @@ impl Keys {
         let (mut versions, mut all) = (Encoder::new(), Encoder::new());
         for key in self.all() {
             let held = self.get(key).expect("it is here");
-            (key.clone(), held.at, held.valid).encode(&mut versions);
+            (key.clone(), held.at, self.is_valid(key)).encode(&mut versions);
             held.record.encode(&mut all);
         }
         all.put_u64(self.store.digest());

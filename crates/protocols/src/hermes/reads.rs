@@ -8,7 +8,7 @@ use quorate_blocks::clients::{self, PendingRead};
 use quorate_blocks::epochs::Replies;
 use quorate_blocks::state::TIMELESS;
 use quorate_core::{Context, Fact, NodeId, ProcessId, Time, Wall, mutation};
-use quorate_store::{Command, CommandError, Key, Reply};
+use quorate_store::{AHEAD, Command, CommandError, Key, Reply};
 
 use super::record::Name;
 use super::replica::Replica;
@@ -88,9 +88,12 @@ impl Replica {
     }
 
     pub(super) fn serve_reads(&mut self, cx: &mut Context<'_, Self>) {
-        let room = MAX_WAITING.saturating_sub(self.reads.len());
-        self.reads.extend(self.intake.take_reads().into_iter().take(room));
-        let (now, number) = (cx.now(), self.epochs.promised.number());
+        let asked = self.intake.take_reads();
+        match self.reads.is_empty() && asked.len() <= MAX_WAITING {
+            true => self.reads = asked,
+            false => self.reads.extend(asked.into_iter().take(MAX_WAITING.saturating_sub(self.reads.len()))),
+        }
+        let now = cx.now();
         let until = self.readable_until(now);
         self.epochs.note_reads(until, cx);
         if !self.may_read(now) {
@@ -100,28 +103,34 @@ impl Replica {
             self.leaseless = None;
         }
         let time = self.time(now, cx.wall());
-        for read in std::mem::take(&mut self.reads) {
-            let reply = match self.asked(&read.command) {
-                Asked::Refused(error) => Reply::Error(error).encoded().into(),
-                Asked::Nothing(command) => self.keys.store().read_encoded(&command),
-                Asked::Key(key, command) if self.may_show(&key, &command, time) => {
-                    if let Some(eager) = &mut self.epochs.eager {
-                        eager.execute(read, |_| self.keys.store().read_encoded(&command).into_bytes());
-                        continue;
-                    }
-                    cx.note(|| Fact::ServesLocally { number });
-                    self.keys.store().read_encoded(&command)
-                }
-                Asked::Key(key, _) => {
-                    if self.keys.is_valid(&key) {
-                        self.coordinator.overdue.insert(key.clone());
-                    }
-                    self.parked.entry(key).or_default().push(read);
-                    continue;
-                }
-            };
-            self.intake.on_read(read, reply);
+        let mut reads = std::mem::take(&mut self.reads).into_iter();
+        while !reads.as_slice().is_empty() {
+            self.keys.store().touch(reads.as_slice().iter().map(|read| &read.command));
+            reads.by_ref().take(AHEAD).for_each(|read| self.serve_read(read, time, cx));
         }
+    }
+
+    /// Of a member that may read.
+    fn serve_read(&mut self, read: PendingRead, time: Option<Wall>, cx: &mut Context<'_, Self>) {
+        let number = self.epochs.promised.number();
+        let reply = match self.asked(&read.command) {
+            Asked::Refused(error) => Reply::Error(error).encoded().into(),
+            Asked::Nothing(command) => self.keys.store().read_encoded(&command),
+            Asked::Key(key, command) if self.may_show(&key, &command, time) => {
+                if let Some(eager) = &mut self.epochs.eager {
+                    return eager.execute(read, |_| self.keys.store().read_encoded(&command).into_bytes());
+                }
+                cx.note(|| Fact::ServesLocally { number });
+                self.keys.store().read_encoded(&command)
+            }
+            Asked::Key(key, _) => {
+                if self.keys.is_valid(&key) {
+                    self.coordinator.overdue.insert(key.clone());
+                }
+                return self.parked.entry(key).or_default().push(read);
+            }
+        };
+        self.intake.on_read(read, reply);
     }
 
     /// Whether a key is valid, and not overdue: whether it is gone then is for a write to say.
