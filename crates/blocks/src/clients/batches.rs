@@ -17,7 +17,7 @@
 //! it in the leader's. Slots are executed in order. A write that is proposed after the read has begun is such an
 //! entry itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use quorate_core::{NodeId, NodeSet, ProcessId, mutation};
 
@@ -37,7 +37,7 @@ pub type Place = (u64, u64);
 #[derive(Debug)]
 pub struct ReadBatches {
     /// They are in no closed batch yet.
-    open: Vec<PendingRead>,
+    open: VecDeque<PendingRead>,
     /// The leader was asked about them, by number.
     asked: BTreeMap<u64, Vec<PendingRead>>,
     /// The last number. The first is drawn: a late answer to an earlier incarnation's question must not be taken for
@@ -57,7 +57,7 @@ impl ReadBatches {
     /// Nothing is asked yet. Numbers go on from this one, which was drawn at random.
     pub fn new(drawn: u64) -> ReadBatches {
         ReadBatches {
-            open: Vec::new(),
+            open: VecDeque::new(),
             asked: BTreeMap::new(),
             last: drawn >> 1,
             placed: BTreeMap::new(),
@@ -151,7 +151,8 @@ impl ReadBatches {
         let ReadBatches { open, asked, placed, behind, ready, .. } =
             std::mem::replace(self, ReadBatches { last: self.last, ..ReadBatches::new(0) });
         let placed = placed.into_values().map(|(_, reads)| reads);
-        asked.into_values().chain(placed).chain(behind.into_values()).chain([open, ready]).flatten().collect()
+        let closed = asked.into_values().chain(placed).chain(behind.into_values()).flatten();
+        closed.chain(open).chain(ready).collect()
     }
 
     /// The leader has appended an entry for the batch with this number. `applied`: the last slot that is executed here;
@@ -189,7 +190,10 @@ impl ReadBatches {
     /// Their slot is executed; `same`: with the entry that they wait for.
     fn pass(&mut self, same: bool, reads: Vec<PendingRead>) {
         let same = same || mutation::active("alr/any-entry");
-        if same { &mut self.ready } else { &mut self.open }.extend(reads);
+        match same {
+            true => self.ready.extend(reads),
+            false => self.open.extend(reads),
+        }
     }
 
     /// Reads that the present state answers. `next`: the number of a session's next write, if it is known here.
@@ -212,8 +216,8 @@ impl ReadBatches {
     pub fn check(&self) {
         let ReadBatches { open, asked, last: _, placed, behind, ready, count } = self;
         let placed = placed.values().map(|(_, reads)| reads);
-        let batches = asked.values().chain(behind.values()).chain(placed).chain([open, ready]);
-        assert!(batches.map(Vec::len).sum::<usize>() == *count, "reads in batches are counted");
+        let batches = asked.values().chain(behind.values()).chain(placed).chain([ready]);
+        assert!(open.len() + batches.map(Vec::len).sum::<usize>() == *count, "reads in batches are counted");
         assert!(*count <= MAX_READS && asked.len() <= MAX_ASKED, "reads in batches are bounded");
     }
 }
@@ -309,7 +313,11 @@ mod tests {
                 reads => reads.iter().map(|read| read.id.to_string()).collect::<Vec<_>>().join(","),
             };
             batches.check();
-            out.push_str(&format!("{step} → ready {}, open {}\n", ids(&ready), ids(&batches.open)));
+            out.push_str(&format!(
+                "{step} → ready {}, open {}\n",
+                ids(&ready),
+                ids(batches.open.make_contiguous())
+            ));
         }
         out
     }
