@@ -18,7 +18,7 @@ use crate::clients::message::{Ask, Message};
 use crate::membership::{NO_CHANGES, NO_ROSTER, refused};
 use crate::parts::Part;
 use crate::sessions::Verdict;
-use crate::state::{CommandReply, Effect, Replicated};
+use crate::state::{AHEAD, CommandReply, Effect, Replicated};
 
 /// A read that has to be answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -402,6 +402,22 @@ impl Intake {
         if self.has_room() {
             let reply = state.read(&read.command, Wall::ZERO);
             self.on_read(read, reply.expect("nothing expires before the epoch"));
+        }
+    }
+
+    /// Reads that the state answers as it is now, unless the time of one is up by then. Proxies ask again for those and
+    /// for what has no room.
+    pub fn on_reads(&mut self, reads: Vec<PendingRead>, time: Wall, state: &Replicated) {
+        let mut reads = reads.into_iter();
+        while !reads.as_slice().is_empty() {
+            state.touch(reads.as_slice().iter().map(|read| &read.command));
+            for read in reads.by_ref().take(AHEAD) {
+                if self.has_room()
+                    && let Some(reply) = state.read(&read.command, time)
+                {
+                    self.on_read(read, reply);
+                }
+            }
         }
     }
 

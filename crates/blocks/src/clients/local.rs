@@ -6,7 +6,7 @@
 //! was told of (ZooKeeper's clients: the last zxid), a read names it, and a replica that has not executed it makes the
 //! read wait.
 
-use quorate_core::{ProcessId, mutation};
+use quorate_core::{ProcessId, Wall, mutation};
 
 use super::{Ask, Intake, PendingRead, WaitingReads};
 use crate::state::Replicated;
@@ -28,18 +28,17 @@ impl LocalReads {
         intake: &mut Intake,
     ) {
         let slot = if mutation::active("local/older-than-seen") { 0 } else { slot };
-        for read in ask.take_reads(proxy) {
-            match slot <= state.applied() {
-                true => intake.on_read_now(read, state),
-                false => self.waiting.hold(slot, read),
-            }
+        let reads = ask.take_reads(proxy);
+        match slot <= state.applied() {
+            true => intake.on_reads(reads.collect(), Wall::ZERO, state),
+            false => reads.for_each(|read| self.waiting.hold(slot, read)),
         }
     }
 
     /// Answers the reads that waited for what is executed now.
     pub fn on_executed(&mut self, state: &Replicated, intake: &mut Intake) {
         while let Some((_, reads)) = self.waiting.take_executed(state.applied()) {
-            reads.held.into_iter().for_each(|read| intake.on_read_now(read, state));
+            intake.on_reads(reads.held, Wall::ZERO, state);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use quorate_blocks::clients::{Ask, Gate, LocalReads, PendingRead, Place, ReadBatches, WaitingReads};
-use quorate_core::{Context, Instant, NodeId, ProcessId, Random, Time, Until, mutation};
+use quorate_core::{Context, Instant, NodeId, ProcessId, Random, Time, Until, Wall, mutation};
 
 use super::leaseguard::ReadGate;
 use super::replica::{Replica, Role};
@@ -278,18 +278,11 @@ impl Replica {
 
     pub(super) fn serve_follower_reads(&mut self, cx: &mut Context<'_, Self>) {
         while let Some((_, reads)) = self.near.ready.take_executed(self.log.state.applied()) {
-            for read in reads.held {
-                // Unless its time is up here: then only the log can tell, and the proxy asks the leader next.
-                if self.intake.has_room()
-                    && let Some(reply) = self.log.state.read(&read.command, cx.wall())
-                {
-                    self.intake.on_read(read, reply);
-                }
-            }
+            // Unless its time is up here: then only the log can tell, and the proxy asks the leader next.
+            self.intake.on_reads(reads.held, cx.wall(), &self.log.state);
         }
         self.near.unchecked.on_executed(&self.log.state, &mut self.intake);
-        for read in self.near.batches.take_ready(|session| self.log.state.sessions().next(session)) {
-            self.intake.on_read_now(read, &self.log.state);
-        }
+        let ready = self.near.batches.take_ready(|session| self.log.state.sessions().next(session));
+        self.intake.on_reads(ready, Wall::ZERO, &self.log.state);
     }
 }

@@ -3,7 +3,7 @@
 //! everything (ZooKeeper's `sync`); others are answered from the state as it is ([`quorate_blocks::clients::local`]).
 
 use quorate_blocks::clients::{Ask, Place};
-use quorate_core::{Context, NodeId, ProcessId, mutation};
+use quorate_core::{Context, NodeId, ProcessId, Wall, mutation};
 
 use super::Message;
 use super::replica::{Replica, Role};
@@ -63,8 +63,7 @@ impl Replica {
             }
         }
         self.local.on_executed(&self.log.state, &mut self.intake);
-        for read in self.batches.take_ready(|session| self.log.state.sessions().next(session)) {
-            self.intake.on_read_now(read, &self.log.state);
-        }
+        let ready = self.batches.take_ready(|session| self.log.state.sessions().next(session));
+        self.intake.on_reads(ready, Wall::ZERO, &self.log.state);
     }
 }

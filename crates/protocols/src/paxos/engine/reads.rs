@@ -6,7 +6,7 @@ use bytes::Bytes;
 use quorate_blocks::clients::{self, Ask, AtSlot, Gate, PendingRead};
 use quorate_blocks::membership::Configuration;
 use quorate_blocks::state::{AHEAD, TIMELESS};
-use quorate_core::{Context, Fact, Instant, NodeId, ProcessId, Staleness, Time, mutation};
+use quorate_core::{Context, Fact, Instant, NodeId, ProcessId, Staleness, Time, Wall, mutation};
 
 use super::policy::Policy;
 use super::replica::{Replica, Role};
@@ -207,10 +207,9 @@ impl<P: Policy> Replica<P> {
     pub(super) fn serve_batches(&mut self, cx: &mut Context<'_, Self>) {
         let Reads::Alr { batch } = self.config.reads else { return };
         self.batches.on_executed(self.state.applied());
-        for read in self.batches.take_ready(|session| self.state.sessions().next(session)) {
-            self.served.waited.add(1);
-            self.intake.on_read_now(read, &self.state);
-        }
+        let ready = self.batches.take_ready(|session| self.state.sessions().next(session));
+        self.served.waited.add(ready.len());
+        self.intake.on_reads(ready, Wall::ZERO, &self.state);
         if !self.batches.has_open() {
             return;
         }
