@@ -50,9 +50,12 @@ pub fn say(line: &str) {
 impl From<quorate_client::Error> for Failure {
     fn from(error: quorate_client::Error) -> Failure {
         match error {
-            quorate_client::Error::Unreachable(_) => Failure::unreachable(format!(
-                "{error}; is the cluster running? (`quorate up`, or --endpoints HOST:PORT,…)"
-            )),
+            quorate_client::Error::Unreachable(ref tried) => {
+                // Where somebody is there and the two do not understand each other, it runs.
+                let talked = tried.iter().any(|attempt| attempt.source.kind() == io::ErrorKind::InvalidData);
+                let tip = "; is the cluster running? (`quorate up`, or --endpoints HOST:PORT,…)";
+                Failure::unreachable(format!("{error}{}", if talked { "" } else { tip }))
+            }
             quorate_client::Error::Refused { ref message, .. } if message.starts_with("CLUSTERDOWN") => {
                 Failure::unreachable(error)
             }

@@ -127,6 +127,7 @@ fn a_cluster_serves_who_has_a_certificate_and_refuses_everybody_else() {
     let (code, said) = run(quorate(&["get", "k", "--endpoints", &resp, "--cacert"]).arg(files[0]));
     assert_eq!(code, Some(3), "{said}");
     assert!(said.contains("it asks for a certificate, and got none"), "{said}");
+    assert!(!said.contains("is the cluster running?"), "{said}");
     let (code, said) = run(&mut quorate(&["get", "k", "--endpoints", &resp]));
     assert!(code == Some(1) && said.contains("this port speaks TLS"), "{code:?} {said}");
     let (_, said) = redis(&resp, &[], &["get", "k"]);
@@ -136,6 +137,7 @@ fn a_cluster_serves_who_has_a_certificate_and_refuses_everybody_else() {
     let (code, said) = run(quorate(&["get", "k", "--endpoints", &resp, "--cacert"]).arg(theirs.ca()));
     assert_eq!(code, Some(3), "{said}");
     assert!(said.contains("was not issued by an authority that is trusted here"), "{said}");
+    assert!(!said.contains("is the cluster running?"), "{said}");
     let both = theirs.directory.path().join("both.crt");
     fs::write(&both, [ours.ca(), theirs.ca()].map(|ca| fs::read_to_string(ca).unwrap()).concat()).unwrap();
     let foreign = ClientCredentials::load(&both, Some((&theirs.client.cert, &theirs.client.key))).unwrap();
