@@ -40,7 +40,7 @@ pub(crate) fn describe(
 
 fn contact(contact: &Contact) -> Value {
     let unreachable =
-        |Unreachable { since, why }: &Unreachable| json!({ "ms": since.as_millis() as u64, "why": why });
+        |Unreachable { lasts, why }: &Unreachable| json!({ "ms": lasts.as_millis() as u64, "why": why });
     json!({
         "node": contact.node.get(),
         "site": contact.site,

@@ -24,7 +24,7 @@ pub struct Contact {
     pub site: String,
     /// The latest round trip to it; `None` if none was measured on this connection.
     pub round_trip: Option<Duration>,
-    /// Since when it does not answer; `None` while it does.
+    /// That it does not answer; `None` while it does.
     pub unreachable: Option<Unreachable>,
 }
 
@@ -32,7 +32,7 @@ pub struct Contact {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreachable {
     /// How long it has not answered.
-    pub since: Duration,
+    pub lasts: Duration,
     /// What the latest attempt to connect, or to ask it, came to.
     pub why: String,
 }
@@ -46,7 +46,7 @@ impl Transport {
             site: String::from_utf8_lossy(link.site()).into_owned(),
             round_trip: link.round_trip(),
             unreachable: unreachable(link.disconnected(), link.unanswered(), now)
-                .map(|since| Unreachable { since, why: link.why_silent() }),
+                .map(|lasts| Unreachable { lasts, why: link.why_silent() }),
         };
         self.links_to_members().map(contact).collect()
     }
