@@ -126,9 +126,13 @@ fn move_under_load(from: (usize, &str), to: (usize, &str)) -> (Cluster, String) 
     let verified = done(&["restore", &file, "--verify"]);
     // A date after 1999 and before 2100: the clock is not what is tested.
     assert!(verified.contains(": sound: backup") && verified.contains("taken at 20"), "{verified}");
-    let mut new = Cluster::prepare(to.0, to.1, &[]);
+    // Settings that all must share may be others, too.
+    let setting = "batch.entries=512";
+    let mut new = Cluster::prepare(to.0, to.1, &["--set", setting]);
     let id = restore(&file, &new, to.1);
     start(&mut new.nodes);
+    let status = new.nodes[0].status().expect("it serves");
+    assert!(status["facts"]["settings"].as_str().is_some_and(|all| all.contains(setting)), "{status}");
     let mut connection = Connection::open(&new.nodes[to.0 - 1].resp).unwrap();
     for (id, (before, after)) in before.into_iter().zip(after).enumerate() {
         let [one, other] = ["one", "other"].map(|half| number(&mut connection, &format!("{id}:{half}")));
