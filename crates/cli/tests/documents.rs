@@ -32,6 +32,8 @@ mod support;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
+use std::thread;
 
 use execution::{Up, execute, run};
 use machines::Session;
@@ -246,12 +248,28 @@ fn check_cargo(place: &str, words: &[&str]) {
     }
 }
 
+/// Documents whose commands are executed at a time: they mostly wait for each other.
+const AT_A_TIME: usize = 3;
+
+/// Executes something of every document.
+fn of_each(documents: &BTreeMap<PathBuf, String>, execute: impl Fn(&Path, &str) + Sync) {
+    let queue = Mutex::new(documents.iter());
+    let work = || {
+        loop {
+            let next = queue.lock().unwrap().next();
+            let Some((path, text)) = next else { break };
+            execute(path, text);
+        }
+    };
+    thread::scope(|scope| (0..AT_A_TIME).for_each(|_| drop(scope.spawn(work))));
+}
+
 #[test]
 fn every_block_that_is_to_be_executed_succeeds() {
-    for (path, text) in documents() {
+    of_each(&documents(), |path, text| {
         let mut cluster = None;
-        let files = files(&text);
-        for (class, block) in blocks(&text) {
+        let files = files(text);
+        for (class, block) in blocks(text) {
             let place = format!("{}:{}", path.display(), block.number);
             match class.as_str() {
                 "up" => {
@@ -270,13 +288,13 @@ fn every_block_that_is_to_be_executed_succeeds() {
                 _ => {}
             }
         }
-    }
+    });
 }
 
 #[test]
 fn every_block_for_several_machines_succeeds_on_this_one() {
     let documents = documents();
-    for (path, text) in &documents {
+    of_each(&documents, |path, text| {
         let mut session = Session::default();
         for (class, block) in blocks(text) {
             if class == "beside" && session.is_empty() {
@@ -294,5 +312,5 @@ fn every_block_for_several_machines_succeeds_on_this_one() {
         if !session.is_empty() {
             session.run();
         }
-    }
+    });
 }

@@ -4,6 +4,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -34,6 +35,9 @@ impl Up {
         let words: Vec<&str> = command.split_whitespace().skip(1).collect();
         let folder = tempfile::tempdir().unwrap();
         write_files(folder.path(), files);
+        // Until it has its ports: another would take them for free.
+        static STARTING: Mutex<()> = Mutex::new(());
+        let starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
         let mut child = Command::new(env!("CARGO_BIN_EXE_quorate"))
             .args(&words)
             .args(["--json", "--durability", "os"])
@@ -46,6 +50,7 @@ impl Up {
         let mut line = String::new();
         let mut output = BufReader::new(child.stdout.take().expect("it is piped"));
         output.read_line(&mut line).unwrap();
+        drop(starting);
         // Nobody reads what else it prints; it must not be stopped by a full pipe.
         std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
         let json: Value =
