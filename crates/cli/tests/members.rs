@@ -205,10 +205,12 @@ fn stop(cluster: &mut Cluster, index: usize) {
 /// The program of version 0.1.0; `None` where its commit is not in this clone.
 fn first_release() -> Option<PathBuf> {
     static SAID: LazyLock<String> = LazyLock::new(|| support::set_up("releases", &[]));
+    // Before it is looked for: it may have to be built, or is being built.
+    let said = &*SAID;
     let program = support::cache("QUORATE_RELEASES", "quorate-releases").join("v0.1.0/quorate");
     let there = program.exists();
     if !there {
-        println!("not tried: {}", *SAID);
+        println!("not tried: {said}");
     }
     there.then_some(program)
 }
