@@ -676,10 +676,11 @@ fn node_id(text: &str) -> Result<u8, String> {
 
 /// The command line; where it is wrong, the error says what would be right.
 pub fn parse() -> Args {
-    let matches = with_environment(Args::command()).try_get_matches();
+    let mut command = with_environment(Args::command());
+    let matches = command.try_get_matches_from_mut(std::env::args_os());
     let args = matches.and_then(|matches| {
         let mut args = Args::from_arg_matches(&matches)?;
-        let lines = environment::unheeded(&matches);
+        let lines = environment::unheeded(&command, &matches);
         match &mut args.command {
             Command::Serve(Serve { process, .. }) | Command::Proxy(Proxy { process }) => {
                 process.unheeded = lines;

@@ -5,10 +5,8 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 
 use clap::parser::ValueSource;
-use clap::{Arg, ArgMatches, Command, CommandFactory};
+use clap::{Arg, ArgMatches, Command};
 use strsim::levenshtein;
-
-use super::Args;
 
 /// The commands that are started by others than people.
 const SERVING: [&str; 2] = ["serve", "proxy"];
@@ -40,13 +38,12 @@ fn variable(arg: &Arg) -> Option<String> {
     Some(format!("{PREFIX}{}", flag.to_uppercase().replace('-', "_")))
 }
 
-/// Variables that say something else than the flags that were given, which win, and those that no command knows: lines
-/// for people.
-pub fn unheeded(matches: &ArgMatches) -> Vec<String> {
-    let command = with_environment(Args::command());
+/// Variables that say something else than the flags that were given, which win, and those that no command knows, each
+/// in a line for people. `command`: [with its environment](with_environment).
+pub fn unheeded(command: &Command, matches: &ArgMatches) -> Vec<String> {
     let set = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    let mut lines = unknown(&command, set);
-    let (mut command, mut given) = (&command, matches);
+    let mut lines = unknown(command, set);
+    let (mut command, mut given) = (command, matches);
     while let Some((name, next)) = given.subcommand() {
         let Some(subcommand) = command.find_subcommand(name) else { return lines };
         (command, given) = (subcommand, next);
@@ -93,8 +90,8 @@ fn is_for_tests(name: &str) -> bool {
         || ["QUORATE_RELEASES", "QUORATE_CLIENTS", "QUORATE_BINARY", "QUORATE_BIN"].contains(&name)
 }
 
-/// What Kubernetes tells every container of a service whose name begins with `quorate`, such as `QUORATE_PORT` and
-/// `QUORATE_PEERS_SERVICE_HOST`.
+/// What Kubernetes tells every container of services whose names begin with `quorate`: `QUORATE_PEERS_SERVICE_HOST`,
+/// for example, or `QUORATE_PORT`.
 fn is_of_kubernetes(name: &str) -> bool {
     ["_SERVICE_HOST", "_SERVICE_PORT", "_TCP", "_UDP"].iter().any(|part| name.contains(part))
         || name.ends_with("_PORT")
@@ -113,7 +110,10 @@ fn similar<'a>(name: &str, known: &'a BTreeSet<String>) -> Option<&'a String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
+    use crate::args::Args;
 
     #[test]
     fn variables_that_nothing_knows_are_named_with_those_that_may_have_been_meant() {
