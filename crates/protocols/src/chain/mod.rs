@@ -111,7 +111,7 @@ impl Protocol for Chain {
     const PAPER: &'static str = "van Renesse, Schneider, Chain Replication (2004)";
     const CAPABILITIES: Capabilities = Capabilities {
         transfer: true,
-        // Of version 0.1.0, whose epochs had messages of their own: see `blocks/epochs`.
+        // The first is version 0.1.0's: its chains had messages of their own for epochs.
         message_revision: 2,
         reads: "at the tail, under a lease (bounded drift); or almost-local",
         ..Capabilities::LOGGED

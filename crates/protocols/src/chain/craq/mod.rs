@@ -22,7 +22,7 @@
 use quorate_blocks::clients::{ProxyConfig, SessionClient};
 use quorate_core::{Capabilities, Group, Protocol, Settings, SettingsError};
 
-use super::{Config, Message, Readers, Replica, configure};
+use super::{Chain, Config, Message, Readers, Replica, configure};
 
 /// See the module's comment.
 #[derive(Debug)]
@@ -32,11 +32,8 @@ impl Protocol for Craq {
     const NAME: &'static str = "craq";
     const PAPER: &'static str = "Terrace, Freedman, Object Storage on CRAQ (2009)";
     const CAPABILITIES: Capabilities = Capabilities {
-        transfer: true,
-        // Of version 0.1.0, whose epochs had messages of their own: see `blocks/epochs`.
-        message_revision: 2,
         reads: "at every member of the chain, under leases (bounded drift); or almost-local",
-        ..Capabilities::LOGGED
+        ..Chain::CAPABILITIES
     };
     type Message = Message;
     type Replica = Replica;
