@@ -59,7 +59,7 @@ impl Replica {
     pub(super) fn serve_batches(&mut self) {
         if let Role::Leader(leading) = &mut self.role {
             while let Some((_, reads)) = leading.waiting.take_executed(self.log.state.applied()) {
-                reads.logged.into_iter().for_each(|read| self.intake.on_read_now(read, &self.log.state));
+                self.intake.on_reads(reads.logged, Wall::ZERO, &self.log.state);
             }
         }
         self.local.on_executed(&self.log.state, &mut self.intake);
