@@ -553,9 +553,9 @@ impl<F: Frontend> Loop<F> {
             let mut replies = std::mem::take(replies);
             self.take_first_level(&mut replies);
             if self.monitor_server.is_reading() && !replies.is_empty() {
-                let (machines, reached, full) =
-                    (&self.machines, self.transport.reached(), !self.takes_input());
-                self.monitor_server.sift(&mut replies, |group| trouble(machines, reached, full, group));
+                let (machines, transport, full) = (&self.machines, &self.transport, !self.takes_input());
+                let why = |group| trouble(machines, transport.reached(), full, group);
+                self.monitor_server.sift(&mut replies, why);
             }
             let view =
                 View { machines: &self.machines, constants: &self.constants, transport: &self.transport };
