@@ -279,8 +279,8 @@ fn verdict(
     lines
 }
 
-/// A line for each member that does not answer some of these nodes: for how long, and why, by whoever has missed it for
-/// the longest.
+/// A line for each member that does not answer some of these nodes: for how long and why, by the node that has missed
+/// it for the longest time.
 fn unreachable(nodes: &[&NodeStatus]) -> Vec<String> {
     let mut missed: BTreeMap<u64, Vec<(&str, &Unreachable)>> = BTreeMap::new();
     for node in nodes {

@@ -1,5 +1,5 @@
-//! Data directories and backups of released versions, which this one must open, and what peers of theirs compare:
-//! `releases/VERSION` has
+//! Data directories and backups of released versions, which this one must open, and what peers of theirs compare. A
+//! folder `releases/VERSION` has these:
 //!
 //! | file | what it is |
 //! |---|---|

@@ -266,7 +266,7 @@ impl NodeConfig {
         Ok(Self { delays: Delays::default(), tls, ..config })
     }
 
-    /// Without certificates.
+    /// What nodes and proxies have in common, without certificates: those of a node depend on its data directory.
     fn common(
         protocol: &'static dyn AnyProtocol,
         options: ProxyOptions,

@@ -15,12 +15,12 @@ use crate::process_runner::ProcessRunner;
 
 /// A protocol, whichever it is: one value for each, from [`protocol`]. Or several groups, with a protocol each.
 pub trait AnyProtocol: Sync {
-    /// As the command line spells it ([`Protocol::NAME`]) and the log's owner is called; of several groups, who has
-    /// which keys.
+    /// As the command line spells it ([`Protocol::NAME`]) and the log's owner is called. Several groups have one name,
+    /// which says who has which keys.
     fn name(&self) -> &'static str;
 
-    /// As peers compare it: its name, and which [revision](Capabilities::message_revision) of its messages it speaks,
-    /// after the first.
+    /// As peers compare it: its name and, where it is not the first, which
+    /// [revision](Capabilities::message_revision) of its messages it speaks.
     fn name_for_peers(&self) -> String {
         let later = self.groups().into_iter().filter(|group| group.capabilities().message_revision > 1);
         let revision = |group: &dyn AnyProtocol| (group.name(), group.capabilities().message_revision);

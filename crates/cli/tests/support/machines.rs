@@ -51,7 +51,7 @@ impl Session {
         }
     }
 
-    /// All nodes die.
+    /// Kills all nodes that run so far (`kill -9`).
     pub fn kill(&mut self) {
         self.script.push_str("kill -9 $(jobs -p); wait\n");
     }

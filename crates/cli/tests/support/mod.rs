@@ -367,8 +367,8 @@ impl Drop for Cluster {
     }
 }
 
-/// Where a script of `tests` keeps what it has made: in the folder that a variable names, or in one of this name in the
-/// user's cache.
+/// Where a script of `tests` keeps what it has made: in the folder that a variable names, or in the user's cache, in
+/// one of this name.
 pub fn cache(name: &str, folder: &str) -> PathBuf {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = || variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));

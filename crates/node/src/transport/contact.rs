@@ -18,7 +18,7 @@ const OVERDUE: Duration = Duration::from_secs(3);
 /// Another member, as far as this node has to do with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contact {
-    /// The other member.
+    /// Which member: by its id, never this node's own.
     pub node: NodeId,
     /// Its site, as it said at the latest connection; empty if it has said none.
     pub site: String,
@@ -38,7 +38,7 @@ pub struct Unreachable {
 }
 
 impl Transport {
-    /// The other members.
+    /// How each of the other members answers, in the order of their ids.
     pub(crate) fn contacts(&self) -> Vec<Contact> {
         let now = clock::now();
         let contact = |link: &Link| Contact {

@@ -411,7 +411,7 @@ fn wide_area(text: &mut String, lab: &Lab) {
     }
 }
 
-/// The README's table.
+/// The README's table: operations a second in the wide area, of the systems in [`FIRST`].
 fn lab_quote(lab: &Lab) -> String {
     let runs = lab.services.grid.runs().len();
     let mut text =
