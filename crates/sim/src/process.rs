@@ -268,6 +268,11 @@ impl SimProcess {
         Some((guard.admission.memory(), self.memory.as_ref()?))
     }
 
+    /// Whether its disk still writes this revision of what it remembers, of the life in this epoch.
+    pub fn is_writing(&self, epoch: u64, revision: u64) -> bool {
+        self.epoch == epoch && self.writing.as_ref().is_some_and(|(writing, _)| *writing == revision)
+    }
+
     /// What its clocks show.
     pub fn instant(&self, now: Nanos) -> Instant {
         self.clock.read(self.incarnation, now)

@@ -181,6 +181,13 @@ fn seed(seed: u64, faults: &str, settings: &[&str]) -> Options {
     Options { seed, runs: 1, faults: faults.parse().unwrap(), settings, ..Options::default() }
 }
 
+/// A node was to stop, since its disk took long to write that another had come back. That one had no memory, so the
+/// node went on, and let in nobody before its disk was done.
+#[test]
+fn a_slow_disk_does_not_keep_a_member_without_memory_outside() {
+    assert_passes("hermes", &Options { diskless: true, ..seed(5196, "all", &[]) });
+}
+
 /// The replica of a node that has left the group took almost-local reads, and waited for entries that nobody sends it.
 #[test]
 fn almost_local_reads_are_not_asked_of_a_replica_that_has_left() {

@@ -1,8 +1,9 @@
 //! Nodes that keep their data in memory alone (`--diskless`) lose them with every crash. No group outlives the loss of
 //! more memories than it can lose disks: where a quorum of *n* nodes is *q*, no more than *n − q* are without memory,
 //! or lost or slow for good, at any time. A node has its memory back when it has been sent all data, and says so no
-//! more ([`MEMORY`]). With `lost-memories` as many are as may be: the group must not serve anything else than what it
-//! had ([`GROUP_MEMORY`]).
+//! more ([`MEMORY`]). A node also stops where its disk is full, or takes too long to write whose disks it has met.
+//! Where the group needs what the node has, the disk is neither. With `lost-memories` as many are as may be: the group
+//! must not serve anything else than what it had ([`GROUP_MEMORY`]).
 
 use quorate_core::{GROUP_MEMORY, MEMORY, NodeSet};
 
@@ -70,12 +71,54 @@ impl Cluster {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+    use std::time::Duration;
+
+    use quorate_check::{MILLISECOND, SECOND};
     use quorate_protocols::registry::named;
 
-    use crate::faults::{Faults, Kind, KindSet};
-    use crate::run::run;
+    use crate::cluster::Event;
+    use crate::faults::{Action, Faults, Kind, KindSet, Moment, ScheduledFault, Target};
+    use crate::run::{finish, prepare, run};
     use crate::trace::Trace;
     use crate::{Options, OptionsError};
+
+    /// Node 3 comes back, and the leader's disk takes long to write that. The leader may stop when 3 has its memory
+    /// again, and not before: the group can do without one memory.
+    #[test]
+    fn no_node_stops_for_its_slow_disk_where_the_group_needs_what_it_has() {
+        let faults = Faults::Only(KindSet::default());
+        let duration = Duration::from_secs(16);
+        let options = Options { faults, duration, diskless: true, ..Options::default() };
+        let (stops, stays) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+        for seed in 0..20 {
+            let count = |count: &Cell<u32>, is_it: bool| count.set(count.get() + u32::from(is_it));
+            let (stops, stays) = (stops.clone(), stays.clone());
+            let trace = Trace::to(move |line| {
+                count(&stops, line.contains("stops: its disk takes too long"));
+                count(&stays, line.contains("its disk has almost taken too long"));
+            });
+            let mut cluster = prepare(named("hermes"), &options, seed, trace).unwrap();
+            let fault = |kind, target, length, action| ScheduledFault {
+                at: 4 * SECOND,
+                kind,
+                target,
+                moment: Moment::Now,
+                length,
+                action,
+            };
+            cluster.plan.schedule = vec![
+                fault(Kind::Crashes, Target::Host(2), 100 * MILLISECOND, Action::Crash),
+                fault(Kind::SlowDisks, Target::Leader(0), 300 * MILLISECOND, Action::SlowDisk(5_000)),
+            ];
+            for (index, fault) in cluster.plan.schedule.iter().enumerate() {
+                cluster.queue.push(fault.at, Event::Fault(index));
+            }
+            assert_eq!(finish(cluster, &options, seed).violation, None, "seed {seed}");
+        }
+        assert!(stops.get() > 0 && stays.get() > 0, "{} stops, {} stays", stops.get(), stays.get());
+    }
 
     #[test]
     fn nodes_crash_and_no_more_than_the_group_can_do_without_lose_their_memory() {

@@ -61,7 +61,7 @@ impl Cluster {
             let (end, limit) =
                 (disk.write_file(self.now), self.now + admission::PATIENCE.as_nanos() as Nanos);
             if let Some(end) = end {
-                self.queue.push(end, Event::Remembered { host, epoch: *epoch });
+                self.queue.push(end, Event::Remembered { host, epoch: *epoch, revision });
             }
             if end.is_none_or(|end| end > limit) {
                 self.queue.push(limit, Event::Stuck { host, epoch: *epoch, revision });
@@ -71,9 +71,15 @@ impl Cluster {
     }
 
     /// The memory of disks has been written for too long: the node stops. Where the disk hangs, it is not seen again.
+    /// Where the group needs what the node has in memory alone, the disk is done at the last moment.
     pub(super) fn stuck(&mut self, host: usize) {
+        let hangs = self.hosts[host].disk.hangs();
+        if !hangs && !self.may_forget(host) {
+            self.trace.line(self.now, &self.hosts[host], || "its disk has almost taken too long".to_owned());
+            return self.remembered(host);
+        }
         self.trace.line(self.now, &self.hosts[host], || "stops: its disk takes too long".to_owned());
-        match self.hosts[host].disk.hangs() {
+        match hangs {
             true => {
                 self.hosts[host].lost = true;
                 self.end_life(host);

@@ -141,6 +141,7 @@ pub(crate) enum Event {
     Remembered {
         host: usize,
         epoch: u64,
+        revision: u64,
     },
     /// It is not, and should have been.
     Stuck {
@@ -321,14 +322,13 @@ impl Cluster {
             Event::Heal => self.heal(),
             Event::Impair(index) => self.impair(index),
             Event::LoseLinks => self.lose_links(),
-            Event::Remembered { host, epoch } => {
-                if self.hosts[host].epoch == epoch {
+            Event::Remembered { host, epoch, revision } => {
+                if self.hosts[host].is_writing(epoch, revision) {
                     self.remembered(host);
                 }
             }
             Event::Stuck { host, epoch, revision } => {
-                let at = &self.hosts[host];
-                if at.epoch == epoch && at.writing.as_ref().is_some_and(|(writing, _)| *writing == revision) {
+                if self.hosts[host].is_writing(epoch, revision) {
                     self.stuck(host);
                 }
             }
