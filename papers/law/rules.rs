@@ -234,7 +234,7 @@ fn zab() -> Vec<Rule> {
 }
 
 /// Where a replica's time goes with almost-local reads of Hermes.
-const ASKS_ALL: &str = "a batch of eager reads asks a majority, and each member of it answers";
+const ASKS_ALL: &str = "a batch of eager reads asks every other member, and each of them answers";
 
 fn hermes() -> Vec<Rule> {
     let grows = |name, over, under| {

@@ -1,10 +1,6 @@
 //! Eager almost-local reads (LAW §4.1, *eager ALR*): a reader executes reads on its own state, keeps the replies, and
-//! then asks acceptors whether they have promised a later ballot (`Sync`). If a majority has not, the replies leave; if
-//! one of them has, the batch is discarded and its reads are executed again later.
-//!
-//! A question goes to as many live members as make a majority with the reader, those behind it in the order of ids, so
-//! that each is asked alike. If they do not answer in time, all are asked, and who stays silent is passed over. While two
-//! questions have no answer, what is read waits for the next one.
+//! then asks all acceptors whether they have promised a later ballot (`Sync`). If a majority has not, the replies
+//! leave; if one of them has, the batch is discarded and its reads are executed again later.
 //!
 //! Why that is linearizable, without a clock: an acceptor that has promised no later ballot when it answers had
 //! promised none when the reads were executed, which was before. So no later epoch had a majority then, and nothing was
@@ -17,7 +13,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use bytes::Bytes;
-use quorate_core::{Context, NodeId, NodeSet, Random, Settings, SettingsError, Time, mutation};
+use quorate_core::{Context, NodeId, Random, Settings, SettingsError, Time, mutation};
 
 use super::{Embeds, Epochs, Event, Evidence, Message};
 use crate::ballot::Ballot;
@@ -27,10 +23,6 @@ use crate::quorum::{Tally, Verdict};
 
 /// Bytes of replies that wait for an answer, before the last; reads beyond are asked for again.
 const MAX_BYTES: usize = 64 << 20;
-
-/// Questions that have no answer yet, at most. What is read meanwhile waits for the next one: questions of a busy reader
-/// have more reads then.
-const MAX_ASKED: usize = 2;
 
 /// How a reader knows that nothing was committed in a later epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,8 +62,6 @@ pub struct EagerReads {
     discarded: Vec<PendingRead>,
     /// Of the replies that are kept.
     bytes: usize,
-    /// Who has not answered a question in time, nor any since.
-    silent: NodeSet,
 }
 
 #[derive(Debug)]
@@ -86,7 +76,7 @@ impl EagerReads {
     /// Nothing was read yet.
     pub fn new(random: &mut Random) -> EagerReads {
         let (open, asked, discarded) = (Vec::new(), BTreeMap::new(), Vec::new());
-        EagerReads { open, asked, last: random.u64() >> 1, discarded, bytes: 0, silent: NodeSet::EMPTY }
+        EagerReads { open, asked, last: random.u64() >> 1, discarded, bytes: 0 }
     }
 
     /// Keeps a read that is executed now, on the own state.
@@ -112,22 +102,6 @@ impl EagerReads {
         self.last += 1;
         self.asked.insert(self.last, Batch { replies, tally, sent });
         Some(self.last)
-    }
-
-    /// Who is asked first: no more of these live members than it takes, or all if they are not enough.
-    fn few(&self, mut tally: Tally, live: NodeSet, me: NodeId) -> NodeSet {
-        let all = tally.missing();
-        let able: NodeSet =
-            all.intersection(live).iter().filter(|node| !self.silent.contains(*node)).collect();
-        let (behind, before): (Vec<_>, Vec<_>) = able.iter().partition(|node| *node > me);
-        let mut few = NodeSet::EMPTY;
-        for node in behind.into_iter().chain(before) {
-            few.insert(node);
-            if tally.add(node) == Verdict::Reached {
-                return few;
-            }
-        }
-        all
     }
 
     fn take(&mut self, id: u64) -> Replies {
@@ -159,15 +133,11 @@ impl<P: Copy + Ord + Debug, K: Evidence> Epochs<P, K> {
         };
         tally.add(self.me);
         let Some(eager) = &mut self.eager else { return Vec::new() };
-        if eager.asked.len() >= MAX_ASKED {
-            return Vec::new();
-        }
         let Some(id) = eager.close(tally, cx.now()) else { return Vec::new() };
         if tally.reached() || mutation::active("eager-alr/ask-nobody") {
             return eager.take(id);
         }
-        let few = eager.few(tally, self.live, self.me);
-        cx.send_all(few, Message::Sync { ballot: self.promised, id }.into());
+        cx.send_all(tally.missing(), Message::Sync { ballot: self.promised, id }.into());
         Vec::new()
     }
 
@@ -183,7 +153,6 @@ impl<P: Copy + Ord + Debug, K: Evidence> Epochs<P, K> {
 
     pub(super) fn on_sync_reply(&mut self, from: NodeId, id: u64, promised: Ballot) -> Event<K> {
         let Some(eager) = &mut self.eager else { return Event::Nothing };
-        eager.silent.remove(from);
         let Some(batch) = eager.asked.get_mut(&id) else { return Event::Nothing };
         if promised > self.promised {
             let reads = eager.take(id).into_iter().map(|(read, _)| read);
@@ -194,14 +163,13 @@ impl<P: Copy + Ord + Debug, K: Evidence> Epochs<P, K> {
         Event::Nothing
     }
 
-    /// Messages may be lost, and members be gone: asks all. What was discarded is to be executed anew.
+    /// Messages may be lost: asks again. What was discarded is to be executed anew.
     pub fn repeat_syncs<M: Embeds<P, K>>(&mut self, cx: &mut Context<'_, M>) -> Vec<PendingRead> {
         let (ballot, now) = (self.promised, cx.now());
         let Some(eager) = &mut self.eager else { return Vec::new() };
         for (&id, batch) in &mut eager.asked {
             if now.since(batch.sent) >= RETRANSMIT {
                 batch.sent = now;
-                eager.silent = eager.silent.union(batch.tally.missing());
                 cx.send_all(batch.tally.missing(), Message::Sync { ballot, id }.into());
             }
         }
@@ -211,33 +179,5 @@ impl<P: Copy + Ord + Debug, K: Evidence> Epochs<P, K> {
     /// All reads that have no answer yet: they are not to be answered here, or not in this epoch.
     pub fn take_reads(&mut self) -> Vec<PendingRead> {
         self.eager.as_mut().map_or(Vec::new(), EagerReads::take_all)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_question_goes_to_no_more_live_members_than_it_takes() {
-        let set = |ids: &str| -> NodeSet { ids.chars().map(id).collect() };
-        for (me, live, silent, first) in [
-            ('2', "12345", "", "34"),
-            ('4', "12345", "", "15"),
-            ('4', "1245", "", "15"),
-            ('2', "12345", "3", "45"),
-            ('2', "12345", "345", "1345"),
-            ('1', "125", "", "25"),
-        ] {
-            let mut eager = EagerReads::new(&mut Random::new(1));
-            eager.silent = set(silent);
-            let mut tally = Tally::new(set("12345"));
-            tally.add(id(me));
-            assert_eq!(eager.few(tally, set(live), id(me)), set(first), "{me} of {live}, silent: {silent}");
-        }
-    }
-
-    fn id(digit: char) -> NodeId {
-        NodeId::new(digit.to_digit(10).unwrap().into()).unwrap()
     }
 }
