@@ -146,7 +146,6 @@ mod tests {
     use quorate_protocols::registry::named;
 
     use crate::Options;
-    use crate::cluster::Event;
     use crate::faults::{Action, Faults, Kind, KindSet, Moment, ScheduledFault, Target};
     use crate::run::{Run, finish, prepare};
     use crate::trace::Trace;
@@ -161,14 +160,11 @@ mod tests {
         let faults = Faults::Only(KindSet::default());
         let options = Options { faults, duration: Duration::from_secs(12), ..Options::default() };
         let mut cluster = prepare(named(protocol), &options, seed, Trace::silent()).unwrap();
-        cluster.plan.schedule = vec![
+        cluster.strike_with(vec![
             fault(2 * SECOND, Kind::Crashes, 1, 3500 * MILLISECOND, Action::Crash),
             fault(5 * SECOND, Kind::Crashes, 2, 6 * SECOND, Action::Crash),
             fault(5 * SECOND, Kind::WipedDisks, 3, SECOND, Action::Damage { all: false }),
-        ];
-        for (index, fault) in cluster.plan.schedule.iter().enumerate() {
-            cluster.queue.push(fault.at, Event::Fault(index));
-        }
+        ]);
         finish(cluster, &options, seed)
     }
 

@@ -78,7 +78,6 @@ mod tests {
     use quorate_check::{MILLISECOND, SECOND};
     use quorate_protocols::registry::named;
 
-    use crate::cluster::Event;
     use crate::faults::{Action, Faults, Kind, KindSet, Moment, ScheduledFault, Target};
     use crate::run::{finish, prepare, run};
     use crate::trace::Trace;
@@ -108,13 +107,10 @@ mod tests {
                 length,
                 action,
             };
-            cluster.plan.schedule = vec![
+            cluster.strike_with(vec![
                 fault(Kind::Crashes, Target::Host(2), 100 * MILLISECOND, Action::Crash),
                 fault(Kind::SlowDisks, Target::Leader(0), 300 * MILLISECOND, Action::SlowDisk(5_000)),
-            ];
-            for (index, fault) in cluster.plan.schedule.iter().enumerate() {
-                cluster.queue.push(fault.at, Event::Fault(index));
-            }
+            ]);
             assert_eq!(finish(cluster, &options, seed).violation, None, "seed {seed}");
         }
         assert!(stops.get() > 0 && stays.get() > 0, "{} stops, {} stays", stops.get(), stays.get());

@@ -77,6 +77,15 @@ impl Cluster {
         self.queue.push(at, Event::Act { index, host });
     }
 
+    /// These faults strike, in place of those that were drawn.
+    #[cfg(test)]
+    pub(super) fn strike_with(&mut self, schedule: Vec<ScheduledFault>) {
+        for (index, fault) in schedule.iter().enumerate() {
+            self.queue.push(fault.at, Event::Fault(index));
+        }
+        self.plan.schedule = schedule;
+    }
+
     /// A fault strikes a host.
     pub(super) fn act(&mut self, index: usize, host: usize) {
         if self.healed {
