@@ -1,9 +1,12 @@
 //! Nodes that keep their data in memory alone (`--diskless`) lose them with every crash. No group outlives the loss of
 //! more memories than it can lose disks: where a quorum of *n* nodes is *q*, no more than *n − q* are without memory,
 //! or lost or slow for good, at any time. A node has its memory back when it has been sent all data, and says so no
-//! more ([`MEMORY`]). A node also stops where its disk is full, or takes too long to write whose disks it has met.
-//! Where the group needs what the node has, the disk is neither. With `lost-memories` as many are as may be: the group
-//! must not serve anything else than what it had ([`GROUP_MEMORY`]).
+//! more ([`MEMORY`]). With `lost-memories` as many lose it as may: the group must not serve anything else than what it
+//! had ([`GROUP_MEMORY`]).
+//!
+//! A node also stops, and loses its memory, when its disk is full, or takes more than five seconds to write down that
+//! another node has started ([`quorate_blocks::admission`]). While the group needs what this node has in memory, no
+//! disk is made full, and such a write ends just in time.
 
 use quorate_core::{GROUP_MEMORY, MEMORY, NodeSet};
 

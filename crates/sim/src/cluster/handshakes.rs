@@ -70,8 +70,8 @@ impl Cluster {
         self.proceed(host);
     }
 
-    /// The memory of disks has been written for too long: the node stops. Where the disk hangs, it is not seen again.
-    /// Where the group needs what the node has in memory alone, the disk is done at the last moment.
+    /// The memory of disks has been written for too long: the node stops, and where its disk hangs it does not come
+    /// back. If the group needs what the node has in memory alone, the write ends now instead.
     pub(super) fn stuck(&mut self, host: usize) {
         let hangs = self.hosts[host].disk.hangs();
         if !hangs && !self.may_forget(host) {
