@@ -44,8 +44,10 @@ struct Node {
     /// How far its wall clock is ahead of the others, in milliseconds.
     wall: i64,
     lives: u64,
-    /// The last slot that its proxy's client was told of.
+    /// The last slot that its proxy's clients were told of.
     seen: u64,
+    /// Which of its proxy's clients asks.
+    stream: u64,
     /// Its disk was lost: it rejoins. How many lives it had before.
     replaced: Option<u64>,
 }
@@ -115,6 +117,7 @@ impl ScriptedCluster {
                 wall: 0,
                 lives: 0,
                 seen: 0,
+                stream: 1,
                 replaced: None,
             };
             (id, node)
@@ -153,6 +156,11 @@ impl ScriptedCluster {
             ["get", proxy, key, "within", most] => {
                 let most = most.parse().map_err(|error: String| format!("{most}: {error}"))?;
                 self.request(proxy, Access::Within(most), Command::Get { key: text(key) }.to_bytes())?;
+            }
+            ["stream", proxy, number] => {
+                let number =
+                    number.parse().map_err(|_| format!("`{number}`: write the number of a client"))?;
+                self.node(words::proxy(proxy)?)?.stream = number;
             }
             ["del", proxy, key] => self.ask(proxy, Command::Delete { keys: vec![text(key)] })?,
             ["limit", proxy, bytes] => {
@@ -384,7 +392,8 @@ impl ScriptedCluster {
         self.asked += 1;
         let (at, number) = (self.instant(id), RequestId(self.asked));
         let node = self.node(id)?;
-        let request = Request { stream: 1, access, command, deadline: at.now + PATIENCE, after: node.seen };
+        let (stream, after) = (node.stream, node.seen);
+        let request = Request { stream, access, command, deadline: at.now + PATIENCE, after };
         let process = node.process.as_mut().ok_or_else(|| format!("p{id} is down"))?;
         process.take(Input::Request(number, request)).expect("a request is no frame");
         process.step(at);

@@ -46,6 +46,14 @@ fn a_leader_that_looks_at_what_is_committed_only_while_its_disk_hangs() {
     assert_goes_wrong("zab", "laggards/needs-no-own-vote", text, stands_still);
 }
 
+/// The leader hands over and is gone for good, while reads at the replica nearby go on without a pause.
+#[test]
+fn a_proxy_that_takes_answers_from_nearby_for_the_leaders() {
+    let text = trace!("zab", "writes-beside-reads-nearby");
+    let waits = |text: &str| !text.contains("p2 #2 = Done");
+    assert_goes_wrong("zab", "proxy/nearby-for-target", text, waits);
+}
+
 /// A leader that was replaced and does not know says where it has appended an entry; another's is decided there.
 #[test]
 fn almost_local_reads_after_any_entry_of_the_place() {

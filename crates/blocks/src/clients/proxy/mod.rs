@@ -27,7 +27,7 @@ use leader::next_after;
 use majority::Majority;
 use quorate_core::{
     Access, Context, Count, Failure, Machine, Mark, Never, NodeId, NodeSet, Outcome, ProcessId, Proxy,
-    Request, RequestId, Sample, Saved, Time,
+    Request, RequestId, Sample, Saved, Time, mutation,
 };
 
 use crate::clients::message::{Embeds, Message};
@@ -97,7 +97,7 @@ pub struct SessionClient<M> {
     /// Whom it asks for reads first, where that is not the target: the replica of the same node, if there is one, until
     /// it is told of another ([`Message::Reader`]).
     near: Option<NodeId>,
-    /// When the target was last heard, or chosen.
+    /// When the target was last heard, or chosen. The replica nearby does not speak for it.
     heard: Time,
     /// Redirections since the last answer: two replicas may point at each other for a while.
     redirects: usize,
@@ -184,7 +184,7 @@ struct ReadCall {
     sent: Option<Time>,
     /// Whether the replica nearby has been asked, and only the leader is left.
     asked_nearby: bool,
-    /// Whether it may still answer, and nobody else has been asked.
+    /// Whether the replica nearby may still answer, and nobody else has been asked.
     held: bool,
 }
 
@@ -325,9 +325,10 @@ impl<M: Embeds> SessionClient<M> {
         if self.searching {
             self.redirects = 0;
             self.probe(next_after(self.candidates(), self.target), cx);
-        } else if self.oldest_sent().is_some_and(|oldest| now.since(oldest) >= self.patience) {
+        } else if self.oldest_sent(|_| true).is_some_and(|oldest| now.since(oldest) >= self.patience) {
             self.redirects = 0;
-            if now.since(self.heard) >= self.config.patience {
+            let since = self.oldest_sent(|read| !read.held).map(|asked| asked.max(self.heard));
+            if since.is_some_and(|since| now.since(since) >= self.config.patience) {
                 self.searching = true;
                 // Where all serve, one that is slow may be as good as any other: it is asked again first.
                 let next = next_after(self.candidates(), self.target);
@@ -360,10 +361,11 @@ impl<M: Embeds> SessionClient<M> {
         self.near.filter(|near| self.config.home && *near != self.target)
     }
 
-    /// When the oldest of what is under way was last sent.
-    fn oldest_sent(&self) -> Option<Time> {
+    /// When the oldest of what is under way was last sent, of reads those that count.
+    fn oldest_sent(&self, counts: impl Fn(&ReadCall) -> bool) -> Option<Time> {
         let write = self.writes.iter().find(|write| !write.answered).and_then(|write| write.sent);
-        let read = self.reads.iter().filter_map(|(_, read)| read.sent).min();
+        let reads = self.reads.iter().filter(|(_, read)| counts(read));
+        let read = reads.filter_map(|(_, read)| read.sent).min();
         [write, read, self.opening].into_iter().flatten().min()
     }
 }
@@ -422,7 +424,8 @@ impl<M: Embeds> Machine for SessionClient<M> {
         let now = cx.now();
         match message {
             Message::Answer { nonce, session, applied, writes, slots, reads } if nonce == self.nonce => {
-                if from == self.target || self.near == Some(from) {
+                let counts = || self.near == Some(from) && mutation::active("proxy/nearby-for-target");
+                if from == self.target || counts() {
                     self.heard = now;
                     self.redirects = 0;
                     self.patience = self.config.patience;

@@ -81,6 +81,7 @@ impl<M: Embeds> SessionClient<M> {
                 let nearby = self.near.filter(|_| first);
                 self.asked_nearby.add(usize::from(nearby.is_some()));
                 let to = nearby.unwrap_or(self.target);
+                read.held = to != self.target;
                 let (slot, ask) = local.entry(to).or_insert_with(|| (0, blank.clone()));
                 *slot = after.max(*slot);
                 ask.reads.push((id, command.clone()));
@@ -123,6 +124,7 @@ impl<M: Embeds> SessionClient<M> {
             if let Some(read) = self.reads.get_mut(id)
                 && std::mem::take(&mut read.held)
             {
+                read.sent = Some(now);
                 self.fallen_back.add(1);
                 let command = &self.calls.get(read.call).expect("under way").command;
                 ask.reads.push((id, command.clone()));
