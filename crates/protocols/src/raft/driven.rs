@@ -35,7 +35,7 @@ impl quorate_core::Replica for Replica {
     }
 
     fn would_answer(&self, command: &Bytes, at: Instant) -> bool {
-        let gate = self.gate(Some(command), false, at);
+        let gate = self.gate(self.open_gate(at), Some(command), false);
         gate == Gate::Serve && self.log.state.read(command, self.time(at.now, at.wall)).is_some()
     }
 

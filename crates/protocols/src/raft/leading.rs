@@ -148,7 +148,7 @@ impl Replica {
     fn propose(&mut self, cx: &mut Context<'_, Self>) {
         loop {
             let (last, committed) = (self.log.entries.last().0, self.log.committed);
-            let (open, time) = (self.takes_writes(cx), self.time(cx.now(), cx.wall()));
+            let open = self.takes_writes(cx);
             let Role::Leader(leading) = &mut self.role else { return };
             let needed =
                 leading.needs_empty_batch || leading.waiting.need_slot() || leading.syncs.need_slot();
@@ -160,6 +160,7 @@ impl Replica {
                 return;
             }
             leading.needs_empty_batch = false;
+            let time = self.time(cx.now(), cx.wall());
             let value = self.intake.take_batch(self.config.intake.batch, time);
             let index = self.append(value, cx);
             if let Role::Leader(leading) = &mut self.role {

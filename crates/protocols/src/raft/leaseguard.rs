@@ -380,15 +380,6 @@ impl Replica {
         leading.needs_empty_batch = true;
     }
 
-    /// Tells checkers that a read passes the gate, where there is one.
-    pub(super) fn note_read_decision(&mut self, cx: &mut Context<'_, Self>) {
-        if matches!(self.config.reads, Reads::OngaroLease | Reads::LeaseGuard(_)) {
-            self.note_gate(cx);
-            let term = self.term;
-            cx.note(|| Fact::PassesGate { term });
-        }
-    }
-
     /// Tells checkers what reads would be answered, if that has changed.
     pub(super) fn note_gate(&mut self, cx: &mut Context<'_, Self>) {
         let at = self.instant(cx);

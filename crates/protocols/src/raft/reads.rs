@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use quorate_blocks::clients::{Ask, Gate, LocalReads, PendingRead, Place, ReadBatches, WaitingReads};
-use quorate_core::{Context, Instant, NodeId, ProcessId, Random, Time, Until, Wall, mutation};
+use quorate_core::{Context, Fact, Instant, NodeId, ProcessId, Random, Time, Until, Wall, mutation};
 
 use super::leaseguard::ReadGate;
 use super::replica::{Replica, Role};
@@ -20,6 +20,16 @@ pub enum Reader {
         /// Its number for it.
         id: u64,
     },
+}
+
+impl Reader {
+    /// What it reads; a follower does not say.
+    fn command(&self) -> Option<&Bytes> {
+        match self {
+            Reader::Client(read) => Some(&read.command),
+            Reader::Follower { .. } => None,
+        }
+    }
 }
 
 /// A follower's reads.
@@ -49,11 +59,11 @@ impl Replica {
             Reads::Inconsistent => (true, "unchecked"),
             Reads::Alr { .. } => (false, "alr"),
             Reads::Quorum => (false, "quorum"),
-            Reads::OngaroLease => match self.ongaro_gate() {
-                Some(ReadGate { until: Until::Clock(end), .. }) if at.now < end => (true, "ongaro-lease"),
-                _ => (false, "quorum"),
+            Reads::OngaroLease => match self.open_gate(at) {
+                Some(_) => (true, "ongaro-lease"),
+                None => (false, "quorum"),
             },
-            Reads::LeaseGuard(guard) => match self.read_gate(at).filter(|gate| gate.is_open(&guard, at)) {
+            Reads::LeaseGuard(_) => match self.open_gate(at) {
                 None => (false, "leaseguard-waiting"),
                 Some(gate) if !self.has_own_commit() => (gate.index == gate.limbo, "leaseguard-inherited"),
                 Some(ReadGate { until: Until::Clock(_), .. }) => (true, "leaseguard-timers"),
@@ -80,31 +90,41 @@ impl Replica {
 
     /// Serves what has come in, or finds out what it has to wait for.
     pub(super) fn serve_reads(&mut self, cx: &mut Context<'_, Self>) {
-        for read in self.intake.take_reads() {
-            self.on_reader(Reader::Client(read), false, cx);
-        }
+        let reads = self.intake.take_reads();
+        self.on_readers(reads.into_iter().map(Reader::Client).collect(), false, cx);
     }
 
     pub(super) fn on_read_index(&mut self, node: NodeId, id: u64, cx: &mut Context<'_, Self>) {
-        self.on_reader(Reader::Follower { node, id }, false, cx);
+        self.on_readers(vec![Reader::Follower { node, id }], false, cx);
     }
 
-    /// `held`: it has waited for a commit already.
-    fn on_reader(&mut self, reader: Reader, held: bool, cx: &mut Context<'_, Self>) {
-        let command = match &reader {
-            Reader::Client(read) => Some(&read.command),
-            Reader::Follower { .. } => None,
-        };
-        let gate = self.gate(command, held, self.instant(cx));
+    /// `held`: they have waited for a commit already.
+    fn on_readers(&mut self, readers: Vec<Reader>, held: bool, cx: &mut Context<'_, Self>) {
+        if readers.is_empty() {
+            return;
+        }
+        // The clocks stand still in a step: what they show and allow is found out once for all of these.
+        let (open, time) = (self.open_gate(self.instant(cx)), self.time(cx.now(), cx.wall()));
+        if open.is_some() {
+            self.note_gate(cx);
+        }
+        for reader in readers {
+            let gate = self.gate(open, reader.command(), held);
+            self.on_gate(gate, reader, time, cx);
+        }
+    }
+
+    /// A reader finds this gate, at this time.
+    fn on_gate(&mut self, gate: Gate, reader: Reader, time: Wall, cx: &mut Context<'_, Self>) {
         if let Gate::Hold(_) = gate {
             self.extend();
         }
-        let (committed, lone) = (self.log.committed, self.config.lone_rounds);
+        let (term, committed, lone) = (self.term, self.log.committed, self.config.lone_rounds);
         let Role::Leader(leading) = &mut self.role else { return };
         match gate {
             Gate::Serve => {
-                self.note_read_decision(cx);
-                self.serve(reader, cx);
+                cx.note(|| Fact::PassesGate { term });
+                self.serve(reader, time, cx);
             }
             Gate::Round if leading.rounds.waiting() < MAX_WAITING => {
                 leading.rounds.wait((committed, reader));
@@ -119,37 +139,44 @@ impl Replica {
         }
     }
 
-    /// **The read gate** of a command (`None`: any) at this instant. `held`: the read has waited for a commit already.
-    pub(super) fn gate(&self, command: Option<&Bytes>, held: bool, at: Instant) -> Gate {
-        let Role::Leader(leading) = &self.role else { return Gate::Redirect };
-        let next_commit = Gate::Hold(self.log.committed + 1);
+    /// What lets a leader answer reads alone, if it does so at this instant.
+    pub(super) fn open_gate(&self, at: Instant) -> Option<ReadGate> {
         match self.config.reads {
-            // Unchecked reads do not come here: this one is to see everything.
-            Reads::Inconsistent | Reads::Alr { .. } => Gate::Sync,
-            Reads::Quorum | Reads::OngaroLease => match self.ongaro_gate() {
-                Some(ReadGate { until: Until::Clock(end), .. }) if at.now < end => Gate::Serve,
-                _ if self.has_own_commit() => Gate::Round,
-                _ => next_commit,
-            },
-            Reads::LeaseGuard(guard) => match self.read_gate(at).filter(|gate| gate.is_open(&guard, at)) {
-                // The commit came too late for the lease: the next may do so too. If another had been elected before
-                // an entry that is appended from now on is committed, a majority would not have accepted it.
-                None if held && !mutation::active("leaseguard/lease-or-nothing") => Gate::Sync,
-                None => next_commit,
-                // The limbo region may change its answer.
-                Some(gate)
-                    if gate.limbo > gate.index
-                        && command.is_none_or(|command| leading.limbo.affects(command)) =>
-                {
-                    next_commit
-                }
-                Some(_) => Gate::Serve,
-            },
+            Reads::LeaseGuard(guard) => self.read_gate(at).filter(|gate| gate.is_open(&guard, at)),
+            Reads::OngaroLease => {
+                self.ongaro_gate().filter(|gate| matches!(gate.until, Until::Clock(end) if at.now < end))
+            }
+            Reads::Inconsistent | Reads::Quorum | Reads::Alr { .. } => None,
         }
     }
 
-    fn serve(&mut self, reader: Reader, cx: &mut Context<'_, Self>) {
-        let time = self.time(cx.now(), cx.wall());
+    /// **The read gate** of a command (`None`: any), with what [lets reads pass](Self::open_gate) at this instant.
+    /// `held`: the read has waited for a commit already.
+    pub(super) fn gate(&self, open: Option<ReadGate>, command: Option<&Bytes>, held: bool) -> Gate {
+        let Role::Leader(leading) = &self.role else { return Gate::Redirect };
+        let next_commit = Gate::Hold(self.log.committed + 1);
+        match (self.config.reads, open) {
+            // Unchecked reads do not come here: this one is to see everything.
+            (Reads::Inconsistent | Reads::Alr { .. }, _) => Gate::Sync,
+            // The limbo region may change its answer.
+            (_, Some(gate))
+                if gate.limbo > gate.index
+                    && command.is_none_or(|command| leading.limbo.affects(command)) =>
+            {
+                next_commit
+            }
+            (_, Some(_)) => Gate::Serve,
+            (Reads::Quorum | Reads::OngaroLease, None) if self.has_own_commit() => Gate::Round,
+            // The commit came too late for the lease: the next may do so too. If another had been elected before an
+            // entry that is appended from now on is committed, a majority would not have accepted it.
+            (Reads::LeaseGuard(_), None) if held && !mutation::active("leaseguard/lease-or-nothing") => {
+                Gate::Sync
+            }
+            (Reads::Quorum | Reads::OngaroLease | Reads::LeaseGuard(_), None) => next_commit,
+        }
+    }
+
+    fn serve(&mut self, reader: Reader, time: Wall, cx: &mut Context<'_, Self>) {
         let Role::Leader(leading) = &mut self.role else { return };
         match reader {
             // What has no room is asked for again.
@@ -172,9 +199,7 @@ impl Replica {
             && let Some((_, readers)) = leading.waiting.take_executed(self.log.state.applied())
         {
             self.serve_logged(readers.logged, cx);
-            for reader in readers.held {
-                self.on_reader(reader, true, cx);
-            }
+            self.on_readers(readers.held, true, cx);
         }
     }
 
@@ -208,9 +233,11 @@ impl Replica {
         });
         let Some(round) = confirmed.filter(|round| *round > 0) else { return };
         let early = u64::from(mutation::active("quorum/earlier-round"));
-        for (index, reader) in leading.rounds.on_confirmed(round.saturating_add(early)) {
+        let confirmed = leading.rounds.on_confirmed(round.saturating_add(early));
+        let time = self.time(cx.now(), cx.wall());
+        for (index, reader) in confirmed {
             assert!(self.log.state.applied() >= index, "what is committed is executed");
-            self.serve(reader, cx);
+            self.serve(reader, time, cx);
         }
     }
 
