@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use quorate_blocks::clients::{Ask, Gate, LocalReads, PendingRead, Place, ReadBatches, WaitingReads};
+use quorate_blocks::state::AHEAD;
 use quorate_core::{Context, Fact, Instant, NodeId, ProcessId, Random, Time, Until, Wall, mutation};
 
 use super::leaseguard::ReadGate;
@@ -108,9 +109,13 @@ impl Replica {
         if open.is_some() {
             self.note_gate(cx);
         }
-        for reader in readers {
-            let gate = self.gate(open, reader.command(), held);
-            self.on_gate(gate, reader, time, cx);
+        let mut readers = readers.into_iter();
+        while !readers.as_slice().is_empty() {
+            self.log.state.touch(readers.as_slice().iter().filter_map(Reader::command));
+            for reader in readers.by_ref().take(AHEAD) {
+                let gate = self.gate(open, reader.command(), held);
+                self.on_gate(gate, reader, time, cx);
+            }
         }
     }
 
