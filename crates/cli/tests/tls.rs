@@ -1,5 +1,4 @@
-//! A cluster that speaks TLS: whom it serves and whom it refuses, at every port, and certificates that are replaced
-//! while it works.
+//! A cluster that speaks TLS: whom it serves and whom it refuses, at every port.
 
 #[path = "support/certificates.rs"]
 mod certificates;
@@ -10,32 +9,13 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
 use std::time::{Duration, SystemTime};
 
-use certificates::{Certificates, prepare};
+use certificates::{Certificates, TIMEOUT, connect, prepare, said_at, start};
 use quorate_client::{Client, Login};
 use quorate_tls::issue::{Issued, Owner};
 use quorate_tls::{ClientCredentials, Process};
-use rustix::process::Signal;
 use support::{Cluster, PATIENCE, wait_for};
-
-const TIMEOUT: Duration = Duration::from_secs(20);
-
-fn start(cluster: &mut Cluster, certificates: &Certificates) {
-    for node in &mut cluster.nodes {
-        node.start();
-    }
-    for node in &cluster.nodes {
-        wait_for("a node that serves", || connect(certificates, &node.resp)?.get("ready").ok());
-    }
-}
-
-fn connect(certificates: &Certificates, address: &str) -> Option<Client> {
-    Client::connect_with([address], TIMEOUT, Some(certificates.credentials())).ok()
-}
 
 /// What a program says and how it ends.
 fn run(command: &mut Command) -> (Option<i32>, String) {
@@ -60,19 +40,6 @@ fn quorate(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
     command.args(words).env_remove("QUORATE_ENDPOINTS");
     command
-}
-
-/// What the other side says, after a handshake that this side takes for done.
-fn said_at(address: &str, credentials: &ClientCredentials) -> String {
-    let socket = TcpStream::connect(address).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    match credentials.connect("127.0.0.1", socket) {
-        Ok(mut stream) => match stream.read(&mut [0; 100]) {
-            Ok(count) => format!("{count} bytes"),
-            Err(error) => quorate_tls::client::in_words(error).to_string(),
-        },
-        Err(error) => error.to_string(),
-    }
 }
 
 #[test]
@@ -204,66 +171,6 @@ fn a_proxy_needs_its_own_certificate() {
 }
 
 #[test]
-fn certificates_are_replaced_under_load_without_a_failed_request() {
-    let (mut cluster, ours) = prepare(3, "multipaxos");
-    start(&mut cluster, &ours);
-    let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    let client = |number: usize| {
-        let (stop, done) = (stop.clone(), done.clone());
-        let (address, credentials) = (cluster.nodes[number % 3].resp.clone(), ours.credentials());
-        thread::spawn(move || {
-            let mut count = 0u64;
-            while !stop.load(Ordering::Relaxed) {
-                // A new connection now and then: some meet the old certificate, some the new one.
-                let mut client =
-                    Client::connect_with([address.clone()], TIMEOUT, Some(credentials.clone())).unwrap();
-                for _ in 0..20 {
-                    count += 1;
-                    let value = count.to_string();
-                    client.put(format!("key-{number}"), &value).unwrap();
-                    assert_eq!(client.get(format!("key-{number}")).unwrap().unwrap(), value.as_bytes());
-                    done.fetch_add(1, Ordering::Relaxed);
-                }
-            }
-        })
-    };
-    let clients: Vec<_> = (0..6).map(client).collect();
-    let progress = |operations: u64| {
-        let target = done.load(Ordering::Relaxed) + operations;
-        wait_for("operations", || (done.load(Ordering::Relaxed) >= target).then_some(()));
-    };
-    progress(200);
-    for (id, node) in (1..).zip(&cluster.nodes) {
-        let presented = || {
-            let socket = TcpStream::connect(&node.resp).unwrap();
-            let stream = ours.credentials().connect("127.0.0.1", socket).unwrap();
-            stream.conn.peer_certificates().unwrap()[0].to_vec()
-        };
-        let old = presented();
-        ours.node(id, 2);
-        assert_eq!(presented(), old);
-        node.signal(Signal::HUP);
-        node.wait_for_line(&["connections are made with the certificates as they are now"]);
-        assert_ne!(presented(), old);
-        progress(100);
-    }
-    // A node that comes back dials the others with its new certificate.
-    stop.store(true, Ordering::Relaxed);
-    clients.into_iter().for_each(|client| client.join().unwrap());
-    cluster.nodes[1].terminate();
-    cluster.nodes[1].start();
-    let resp = cluster.nodes[1].resp.clone();
-    wait_for("a node that serves again", || connect(&ours, &resp)?.get("key-0").ok()?);
-
-    // One that cannot be used is left alone.
-    let Issued { cert, .. } = ours.node(1, 1);
-    fs::write(&cert, "no certificate").unwrap();
-    cluster.nodes[0].signal(Signal::HUP);
-    cluster.nodes[0].wait_for_line(&["with the certificates as they were", "there is no certificate in it"]);
-    connect(&ours, &cluster.nodes[0].resp).unwrap().put("k", "v").unwrap();
-}
-
-#[test]
 fn a_node_with_the_wrong_files_does_not_start() {
     let refused = |change: &dyn Fn(&mut support::Node, &Certificates), part: &str| {
         let (mut cluster, ours) = prepare(1, "unreplicated");
@@ -366,6 +273,12 @@ fn certificates_are_issued_by_command() {
         let mode = fs::metadata(dir.join(file)).unwrap();
         assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode.permissions()) & 0o777, 0o600, "{file}");
     }
+    // While another authority takes its place, whichever comes first.
+    let other = Certificates::of(7);
+    let both = [other.ca(), dir.join("ca.crt")].map(|ca| fs::read_to_string(ca).unwrap()).concat();
+    fs::write(dir.join("ca.crt"), both).unwrap();
+    let (code, said) = cert(&["node", "--node-id", "2", "--host", "b"]);
+    assert_eq!(code, Some(0), "{said}");
     for (words, part) in [
         (&["node", "--node-id", "64", "--host", "a"][..], "write a node's id"),
         (&["node", "--node-id", "1"], "--host"),

@@ -98,14 +98,17 @@ impl Authority {
         };
         let (text, key_text) = (read(&cert)?, read(&key)?);
         let wrong = |path: &Path, why: &str| TlsError::file("the authority's file", path, why);
-        let der = CertificateDer::from_pem_slice(text.as_bytes())
-            .map_err(|_| wrong(&cert, "is no certificate in PEM"))?;
+        let ders: Vec<_> = CertificateDer::pem_slice_iter(text.as_bytes()).map_while(Result::ok).collect();
+        if ders.is_empty() {
+            return Err(wrong(&cert, "is no certificate in PEM"));
+        }
         let pair = KeyPair::from_pem(&key_text).map_err(|_| wrong(&key, "is no private key in PEM"))?;
         let public = pair.public_key_raw();
-        if !der.windows(public.len()).any(|bytes| bytes == public) {
-            return Err(wrong(&key, "is not the key of the authority's certificate beside it"));
-        }
-        let cluster = cluster_of(&der).ok_or_else(|| {
+        // While another authority takes its place, the file has the certificates of both.
+        let own = ders.iter().find(|der| der.windows(public.len()).any(|bytes| bytes == public));
+        let der =
+            own.ok_or_else(|| wrong(&key, "is not the key of the authority's certificate beside it"))?;
+        let cluster = cluster_of(der).ok_or_else(|| {
             wrong(&cert, "was not made by `quorate cert init`: issue certificates with what made it")
         })?;
         Ok(Authority { cluster, issuer: Issuer::new(authority_params(cluster)?, pair) })

@@ -2,13 +2,20 @@
 
 #![allow(dead_code, reason = "each test file uses its part of this")]
 
+use std::io::Read;
+use std::net::TcpStream;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use quorate_client::Client;
 use quorate_node::{cluster_id, parse_cluster};
 use quorate_tls::issue::{AUTHORITY, Authority, Issued, Owner};
 use quorate_tls::{ClientCredentials, Process};
 
-use super::support::{Cluster, Node};
+use super::support::{Cluster, Node, PATIENCE, wait_for};
+
+/// How long clients wait for an answer.
+pub const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The certificates of a cluster.
 pub struct Certificates {
@@ -62,4 +69,31 @@ pub fn prepare(count: u8, protocol: &str) -> (Cluster, Certificates) {
         certificates.give(node, &certificates.node(id, 1));
     }
     (cluster, certificates)
+}
+
+/// Starts the nodes, and waits until each serves.
+pub fn start(cluster: &mut Cluster, certificates: &Certificates) {
+    for node in &mut cluster.nodes {
+        node.start();
+    }
+    for node in &cluster.nodes {
+        wait_for("a node that serves", || connect(certificates, &node.resp)?.get("ready").ok());
+    }
+}
+
+pub fn connect(certificates: &Certificates, address: &str) -> Option<Client> {
+    Client::connect_with([address], TIMEOUT, Some(certificates.credentials())).ok()
+}
+
+/// What the other side says, after a handshake that this side takes for done.
+pub fn said_at(address: &str, credentials: &ClientCredentials) -> String {
+    let socket = TcpStream::connect(address).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    match credentials.connect("127.0.0.1", socket) {
+        Ok(mut stream) => match stream.read(&mut [0; 100]) {
+            Ok(count) => format!("{count} bytes"),
+            Err(error) => quorate_tls::client::in_words(error).to_string(),
+        },
+        Err(error) => error.to_string(),
+    }
 }

@@ -7,6 +7,7 @@
 //! | `/var/lib/quorate` | a folder for each machine: of the address that the command names for its node |
 //! | a command with `--node-id 1`, of a group of three | executed for nodes 2 and 3, too, with their numbers and addresses |
 //! | `quorate serve`, `quorate proxy` | run until the session ends |
+//! | `systemctl reload quorate` | SIGHUP to all nodes that run |
 //! | `ID` after `--cluster-id` | the id that the last `quorate restore` or `recover` has printed |
 //!
 //! Where no node answers yet (exit 3), a command is executed again. Who is asked for a word types it.
@@ -149,7 +150,9 @@ fn line(command: &str) -> String {
     let printed = "\"$(sed -n 's/.*--cluster-id //p' printed | tail -1 | tr -d '\\r')\"";
     let command = command.replace("--cluster-id ID", &format!("--cluster-id {printed}"));
     let starts = |subcommand: &str| command.starts_with(&format!("quorate {subcommand} "));
-    if starts("serve") || starts("proxy") {
+    if command == "systemctl reload quorate" {
+        "kill -HUP $(jobs -p)\n".to_owned()
+    } else if starts("serve") || starts("proxy") {
         format!("{command} >> nodes.log 2>&1 &\n")
     } else if starts("restore") || starts("recover") {
         format!("{command} | tee -a printed\n")
