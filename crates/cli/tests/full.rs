@@ -7,13 +7,14 @@ mod load;
 mod support;
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use http::get;
 use load::Load;
 use quorate_bench::Ports;
-use support::{Cluster, Connection, Resp, wait_for};
+use support::{Cluster, Connection, PATIENCE, Resp, wait_for, wait_until};
 
 const MIB: u64 = 1 << 20;
 
@@ -332,4 +333,106 @@ fn where_not_all_writes_are_ordered_no_limit_is_accepted() {
     let why = "the data reach a limit: choose a protocol that orders all writes, such as multipaxos";
     assert!(code == Some(1) && said.contains(why), "{code:?} {said}");
     assert_eq!(call(&cluster, 0, &["SET", "k", "v"]), ok());
+}
+
+/// A control group with a limit on memory, below the one that this process is in.
+struct ControlGroup {
+    path: PathBuf,
+    /// The file with its limit.
+    limit: PathBuf,
+}
+
+impl ControlGroup {
+    /// Makes one with a limit of a gibibyte; why not, where that is not possible.
+    fn make() -> Result<ControlGroup, String> {
+        let groups = fs::read_to_string("/proc/self/cgroup").map_err(|error| error.to_string())?;
+        let own = groups.lines().find_map(|line| {
+            let mut fields = line.splitn(3, ':').skip(1);
+            match (fields.next()?, fields.next()?) {
+                ("memory", path) => Some((format!("/sys/fs/cgroup/memory{path}"), "memory.limit_in_bytes")),
+                _ => None,
+            }
+        });
+        let unified = groups.lines().find_map(|line| line.strip_prefix("0::"));
+        let unified = unified.map(|path| (format!("/sys/fs/cgroup{path}"), "memory.max"));
+        let (above, limit) = own.or(unified).ok_or("this process is in no group with a limit on memory")?;
+        let path = Path::new(&above).join(format!("quorate-test-{}", std::process::id()));
+        fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let group = ControlGroup { limit: path.join(limit), path };
+        let lift = || fs::OpenOptions::new().write(true).open(&group.limit)?.write_all(b"1073741824");
+        lift().map_err(|error| format!("{}: {error}", group.limit.display()))?;
+        // Whether a process may enter it.
+        let enter = format!("echo $$ > {}", group.path.join("cgroup.procs").display());
+        let entered = Command::new("sh").args(["-c", &enter]).output().map_err(|error| error.to_string())?;
+        match entered.status.success() {
+            true => Ok(group),
+            false => Err(String::from_utf8_lossy(&entered.stderr).into_owned()),
+        }
+    }
+
+    /// Lowers or raises the limit. While file pages are still to be given up, the kernel may refuse to lower it.
+    fn limit(&self, bytes: u64) {
+        wait_for("another limit", || fs::write(&self.limit, bytes.to_string()).ok());
+    }
+}
+
+impl Drop for ControlGroup {
+    fn drop(&mut self) {
+        // The last process has ended, but may not have left it.
+        let _ = wait_until(PATIENCE, || fs::remove_dir(&self.path).ok());
+    }
+}
+
+#[test]
+fn a_node_says_when_its_memory_is_nearly_used_up_and_when_there_is_some_again_and_stays_ready() {
+    let group = match ControlGroup::make() {
+        Ok(group) => group,
+        Err(why) => return println!("not tried: it needs a control group with a limit on memory: {why}"),
+    };
+    let ports = Ports::claim().unwrap();
+    let http = ports.address();
+    let mut cluster = Cluster::prepare(1, "unreplicated", &["--durability", "os", "--listen-http", &http]);
+    cluster.nodes[0].start_in_control_group(&group.path);
+    let node = &cluster.nodes[0];
+    node.wait_until_serving();
+    let metric = |name: &str| {
+        let (_, body) = get(&http, "/metrics")?;
+        body.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse::<f64>().ok())
+    };
+    // A tenth of it is more than the node needs while nothing is written.
+    let value = "x".repeat(1 << 20);
+    for index in 0..64 {
+        assert_eq!(call(&cluster, 0, &["SET", &format!("k{index}"), &value]), ok());
+    }
+    let used = wait_for("what it uses", || {
+        let used = metric("quorate_memory_used_bytes")?;
+        (used > (64 << 20) as f64).then_some(used)
+    });
+    // The limit of which so many hundredths are used; the node has looked since.
+    let at = |hundredths: u64| {
+        let limit = used as u64 / hundredths * 100 / 4096 * 4096;
+        group.limit(limit);
+        wait_for("a look at the limit", || {
+            (metric("quorate_memory_limit_bytes")? == limit as f64).then_some(())
+        });
+    };
+    let says = |words: &str| {
+        wait_for(words, || {
+            let (status, body) = get(&http, "/readyz")?;
+            (status == "200" && body.contains(words)).then_some(())
+        });
+    };
+    says("[+]memory ok");
+    at(94);
+    says("[!]memory memory is nearly used up: ");
+    node.wait_for_line(&["WARN", "memory is nearly used up: "]);
+    // Not yet: it would alternate.
+    at(85);
+    let (status, body) = get(&http, "/readyz").unwrap();
+    assert!(status == "200" && body.contains("[!]memory"), "{body}");
+    assert_eq!(node.lines_with("there is memory again"), 0);
+    at(50);
+    says("[+]memory ok");
+    node.wait_for_line(&["there is memory again"]);
+    assert_eq!(call(&cluster, 0, &["GET", "k63"]), Resp::Bulk(value.into_bytes()));
 }

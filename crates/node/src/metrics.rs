@@ -157,7 +157,7 @@ metrics! {
     disk_nearly_full: Gauge<bool>, "Whether the disk counts as nearly full.";
     memory_used_bytes: Gauge, "Memory that this process's control group uses, without idle file pages.";
     memory_limit_bytes: Gauge, "The limit of that control group; 0 for none.";
-    memory_nearly_used_up: Gauge<bool>, "Whether more than nine tenths of that limit are used.";
+    memory_nearly_used_up: Gauge<bool>, "Whether nine tenths of that limit are used, or were, and eight still are.";
     turns_total: Counter, "Turns of the event loop.";
     stderr_lines_dropped_total: Counter, "Log lines dropped: nobody read standard error, or writing to it failed.";
     spans_exported_total: Counter, "Requests whose spans a collector has taken.";

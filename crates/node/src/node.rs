@@ -40,7 +40,7 @@ use crate::machines::Machines;
 use crate::metrics::Metrics;
 use crate::monitor::{self, Monitor, Report, trouble};
 use crate::newcomers::Newcomers;
-use crate::resources::{DiskWatermark, Resources};
+use crate::resources::{Resources, Watermarks};
 use crate::service_manager::{self, NotifyState};
 use crate::signals::Watch;
 use crate::slow::Slow;
@@ -169,7 +169,7 @@ struct Loop<F: Frontend> {
     stalls: Stalls,
     missing: logging::Missing,
     resources: Resources,
-    disk_watermark: DiskWatermark,
+    watermarks: Watermarks,
     levels: Levels,
     /// Bytes of the log when the disk was last looked at for its growth, and whether the log had no room then.
     looked_at: u64,
@@ -216,7 +216,7 @@ impl<F: Frontend> Loop<F> {
         let site = place.as_ref().and_then(|place| place.site.clone()).unwrap_or_default();
         let address = own.as_ref().map_or_else(String::new, |(_, address)| address.clone());
         let directory_of_data = place.as_ref().map(|place| place.data_dir.clone());
-        let disk_watermark = DiskWatermark::new(limits.disk_reserve);
+        let watermarks = Watermarks::new(limits.disk_reserve);
         let (directory, clock) = (Directory::new(own, members), Clock::new(clock));
         let mut reach = timeouts.least();
         let settings_in_force = |reach: Reach| {
@@ -383,7 +383,7 @@ impl<F: Frontend> Loop<F> {
             missing: logging::Missing::default(),
             resources: Resources::watch(directory_of_data, wake)
                 .map_err(system("a thread that watches the disk"))?,
-            disk_watermark,
+            watermarks,
             levels,
             looked_at: 0,
             short: false,

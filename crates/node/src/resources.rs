@@ -8,7 +8,7 @@
 //!   write: votes, the log up to the next snapshot, and that snapshot.
 //! - **Memory**: the control group's limit, version 2 or 1, of this process's group or of one above it, whichever
 //!   leaves least. What is used is the *working set*: without file pages that the kernel would give up first. It is
-//!   *nearly used up* from nine tenths on.
+//!   *nearly used up* from nine tenths on, until less than eight tenths are used.
 
 use std::fmt;
 use std::fs;
@@ -46,13 +46,6 @@ pub(crate) struct Disk {
 pub(crate) struct Memory {
     pub(crate) used: u64,
     pub(crate) limit: u64,
-}
-
-impl Memory {
-    /// Whether the kernel may soon end the process.
-    pub(crate) fn is_nearly_used_up(self) -> bool {
-        self.used / 9 >= self.limit / 10
-    }
 }
 
 /// What was found last.
@@ -182,6 +175,20 @@ impl fmt::Display for Size {
     }
 }
 
+/// What is low, from one look to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Watermarks {
+    pub(crate) disk: DiskWatermark,
+    pub(crate) memory: MemoryWatermark,
+}
+
+impl Watermarks {
+    /// `disk_reserve`: bytes of the disk that are to stay free; `None`: see [`RESERVED_PART`].
+    pub(crate) fn new(disk_reserve: Option<u64>) -> Watermarks {
+        Watermarks { disk: DiskWatermark::new(disk_reserve), memory: MemoryWatermark::default() }
+    }
+}
+
 /// Whether the disk is nearly full, from one look to the next.
 #[derive(Debug, Default)]
 pub(crate) struct DiskWatermark {
@@ -206,6 +213,21 @@ impl DiskWatermark {
         let reserve = self.reserve(disk);
         let enough = if self.is_low { reserve.saturating_add(reserve / 4) } else { reserve };
         self.is_low = short || disk.free < enough;
+        self.is_low
+    }
+}
+
+/// Whether memory is nearly used up, from one look to the next: then the kernel may soon end the process.
+#[derive(Debug, Default)]
+pub(crate) struct MemoryWatermark {
+    is_low: bool,
+}
+
+impl MemoryWatermark {
+    /// Looks at memory; whether it is nearly used up now.
+    pub(crate) fn look(&mut self, memory: Option<Memory>) -> bool {
+        let tenths = if self.is_low { 8 } else { 9 };
+        self.is_low = memory.is_some_and(|memory| memory.used / tenths >= memory.limit / 10);
         self.is_low
     }
 }
@@ -294,6 +316,15 @@ mod tests {
     }
 
     #[test]
+    fn memory_is_nearly_used_up_from_nine_tenths_on_until_less_than_eight_are_used() {
+        let mut watermark = MemoryWatermark::default();
+        let mut look = |used| watermark.look(Some(Memory { used, limit: 1000 }));
+        let seen = [0, 899, 900, 899, 800, 799, 899, 1001].map(&mut look);
+        assert_eq!(seen, [false, false, true, true, true, false, false, true]);
+        assert!(!watermark.look(None), "there is no limit any more");
+    }
+
+    #[test]
     fn the_tightest_limit_above_counts_without_idle_file_pages() {
         let root = tempfile::tempdir().unwrap();
         let write = |file: &str, text: &str| {
@@ -312,7 +343,6 @@ mod tests {
         write("sys/fs/cgroup/a.slice/memory.stat", "anon 700\ninactive_file 100\nactive_file 9\n");
         let found = memory(root.path()).unwrap();
         assert_eq!(found, Memory { used: 850, limit: 1000 });
-        assert!(!found.is_nearly_used_up() && Memory { used: 900, limit: 1000 }.is_nearly_used_up());
 
         // Version 1, where the group's own directory is the mount.
         write("proc/self/cgroup", "5:cpu:/x\n4:memory:/docker/17\n");

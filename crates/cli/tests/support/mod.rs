@@ -204,6 +204,14 @@ impl Node {
         self.spawn(shell, None);
     }
 
+    /// Starts it in a control group.
+    pub fn start_in_control_group(&mut self, group: &Path) {
+        let mut shell = Command::new("sh");
+        let enter = "echo $$ > \"$0\" && exec \"$@\"";
+        shell.args(["-c", enter]).arg(group.join("cgroup.procs")).arg(env!("CARGO_BIN_EXE_quorate"));
+        self.spawn(shell, None);
+    }
+
     fn spawn(&mut self, mut command: Command, stderr: Option<Stdio>) {
         assert!(self.child.is_none(), "it is running");
         let log = File::options().create(true).append(true).open(&self.log).unwrap();

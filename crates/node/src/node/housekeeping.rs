@@ -95,13 +95,13 @@ impl<F: Frontend> Loop<F> {
         if let Some(disk) = disk {
             metrics.disk_free_bytes.set(disk.free);
             metrics.disk_size_bytes.set(disk.size);
-            metrics.disk_reserve_bytes.set(self.disk_watermark.reserve(disk));
+            metrics.disk_reserve_bytes.set(self.watermarks.disk.reserve(disk));
         }
         let short = self.journal.is_short();
         if short {
             self.journal.look_for_room();
         }
-        let (was_low, is_low) = (metrics.disk_nearly_full.get(), self.disk_watermark.look(disk, short));
+        let (was_low, is_low) = (metrics.disk_nearly_full.get(), self.watermarks.disk.look(disk, short));
         metrics.disk_nearly_full.set(is_low);
         if was_low != is_low {
             self.journal.set_disk_full(is_low);
@@ -116,10 +116,14 @@ impl<F: Frontend> Loop<F> {
             info!("the disk is nearly full: handing over to another leader");
             self.ready.extend(self.machines.led().into_iter().map(|group| hand_over(group, now)));
         }
+        let (was_low, is_low) = (metrics.memory_nearly_used_up.get(), self.watermarks.memory.look(memory));
         let memory = memory.unwrap_or_default();
         metrics.memory_used_bytes.set(memory.used);
         metrics.memory_limit_bytes.set(memory.limit);
-        metrics.memory_nearly_used_up.set(memory.limit > 0 && memory.is_nearly_used_up());
+        metrics.memory_nearly_used_up.set(is_low);
+        if was_low && !is_low {
+            info!(used = memory.used, limit = memory.limit, "there is memory again");
+        }
         for (name, words) in resources::warnings(&metrics) {
             if let Some(unsaid) = self.log_rate.ask(name, now) {
                 warn!(unsaid, "{words}");
