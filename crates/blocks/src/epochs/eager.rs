@@ -1,6 +1,11 @@
 //! Eager almost-local reads (LAW §4.1, *eager ALR*): a reader executes reads on its own state, keeps the replies, and
-//! then asks all acceptors whether they have promised a later ballot (`Sync`). If a majority has not, the replies
-//! leave; if one of them has, the batch is discarded and its reads are executed again later.
+//! then asks acceptors whether they have promised a later ballot (`Sync`). If a majority has not, the replies leave; if
+//! one of them has, the batch is discarded and its reads are executed again later.
+//!
+//! The first question goes to all, and so does every one behind a question that came to nothing: it had no answer in
+//! time, or another epoch began. The others go to those who were the first to be a majority with the reader when all
+//! were asked last, which is every [`ASK_ALL`] questions at least: who answers soonest may change. While [`MAX_ASKED`]
+//! questions have no answer, what is read waits for the next one.
 //!
 //! Why that is linearizable, without a clock: an acceptor that has promised no later ballot when it answers had
 //! promised none when the reads were executed, which was before. So no later epoch had a majority then, and nothing was
@@ -13,7 +18,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use bytes::Bytes;
-use quorate_core::{Context, NodeId, Random, Settings, SettingsError, Time, mutation};
+use quorate_core::{Context, NodeId, NodeSet, Random, Settings, SettingsError, Time, mutation};
 
 use super::{Embeds, Epochs, Event, Evidence, Message};
 use crate::ballot::Ballot;
@@ -23,6 +28,12 @@ use crate::quorum::{Tally, Verdict};
 
 /// Bytes of replies that wait for an answer, before the last; reads beyond are asked for again.
 const MAX_BYTES: usize = 64 << 20;
+
+/// Questions that have no answer yet, at most: those of a busy reader have more reads then.
+const MAX_ASKED: usize = 2;
+
+/// One of so many questions goes to all.
+const ASK_ALL: u64 = 100;
 
 /// How a reader knows that nothing was committed in a later epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +73,8 @@ pub struct EagerReads {
     discarded: Vec<PendingRead>,
     /// Of the replies that are kept.
     bytes: usize,
+    /// Who made a majority with the reader soonest, when all were asked last; empty while questions go to all.
+    prompt: NodeSet,
 }
 
 #[derive(Debug)]
@@ -69,6 +82,8 @@ struct Batch {
     replies: Replies,
     /// Who has promised no later ballot.
     tally: Tally,
+    /// Whether all were asked.
+    to_all: bool,
     sent: Time,
 }
 
@@ -76,7 +91,8 @@ impl EagerReads {
     /// Nothing was read yet.
     pub fn new(random: &mut Random) -> EagerReads {
         let (open, asked, discarded) = (Vec::new(), BTreeMap::new(), Vec::new());
-        EagerReads { open, asked, last: random.u64() >> 1, discarded, bytes: 0 }
+        let last = random.u64() >> 1;
+        EagerReads { open, asked, last, discarded, bytes: 0, prompt: NodeSet::EMPTY }
     }
 
     /// Keeps a read that is executed now, on the own state.
@@ -88,8 +104,9 @@ impl EagerReads {
         }
     }
 
-    fn close(&mut self, tally: Tally, sent: Time) -> Option<u64> {
-        if self.open.is_empty() {
+    /// The number of the question about what is open, and whom it goes to.
+    fn close(&mut self, tally: Tally, sent: Time) -> Option<(u64, NodeSet)> {
+        if self.open.is_empty() || self.asked.len() >= MAX_ASKED {
             return None;
         }
         let replies = std::mem::take(&mut self.open);
@@ -100,8 +117,45 @@ impl EagerReads {
             return None;
         }
         self.last += 1;
-        self.asked.insert(self.last, Batch { replies, tally, sent });
-        Some(self.last)
+        let mut answered = tally;
+        let enough = self.prompt.iter().any(|node| answered.add(node) == Verdict::Reached);
+        let to_all = !enough || self.last.is_multiple_of(ASK_ALL);
+        self.asked.insert(self.last, Batch { replies, tally, to_all, sent });
+        Some((self.last, if to_all { tally.missing() } else { self.prompt }))
+    }
+
+    /// Somebody has promised no later ballot. The replies, if a majority has not.
+    fn on_answer(&mut self, id: u64, from: NodeId, me: NodeId) -> Option<Replies> {
+        let batch = self.asked.get_mut(&id)?;
+        if batch.tally.add(from) != Verdict::Reached {
+            return None;
+        }
+        if batch.to_all {
+            self.prompt = batch.tally.votes().without(me);
+        }
+        Some(self.take(id))
+    }
+
+    /// Somebody has promised a later ballot.
+    fn discard(&mut self, id: u64) {
+        let reads = self.take(id).into_iter().map(|(read, _)| read);
+        self.discarded.extend(reads);
+        self.prompt = NodeSet::EMPTY;
+    }
+
+    /// Of the questions without an answer, those to ask again, and whom: all who have not answered.
+    fn repeat(&mut self, now: Time) -> Vec<(u64, NodeSet)> {
+        let late = self.asked.iter_mut().filter(|(_, batch)| now.since(batch.sent) >= RETRANSMIT);
+        let again: Vec<_> = late
+            .map(|(&id, batch)| {
+                (batch.sent, batch.to_all) = (now, true);
+                (id, batch.tally.missing())
+            })
+            .collect();
+        if !again.is_empty() {
+            self.prompt = NodeSet::EMPTY;
+        }
+        again
     }
 
     fn take(&mut self, id: u64) -> Replies {
@@ -114,7 +168,7 @@ impl EagerReads {
     fn take_all(&mut self) -> Vec<PendingRead> {
         let asked = std::mem::take(&mut self.asked).into_values().flat_map(|batch| batch.replies);
         let replies = asked.chain(std::mem::take(&mut self.open)).map(|(read, _)| read);
-        self.bytes = 0;
+        (self.bytes, self.prompt) = (0, NodeSet::EMPTY);
         std::mem::take(&mut self.discarded).into_iter().chain(replies).collect()
     }
 
@@ -133,11 +187,11 @@ impl<P: Copy + Ord + Debug, K: Evidence> Epochs<P, K> {
         };
         tally.add(self.me);
         let Some(eager) = &mut self.eager else { return Vec::new() };
-        let Some(id) = eager.close(tally, cx.now()) else { return Vec::new() };
+        let Some((id, asked)) = eager.close(tally, cx.now()) else { return Vec::new() };
         if tally.reached() || mutation::active("eager-alr/ask-nobody") {
             return eager.take(id);
         }
-        cx.send_all(tally.missing(), Message::Sync { ballot: self.promised, id }.into());
+        cx.send_all(asked, Message::Sync { ballot: self.promised, id }.into());
         Vec::new()
     }
 
@@ -153,25 +207,19 @@ impl<P: Copy + Ord + Debug, K: Evidence> Epochs<P, K> {
 
     pub(super) fn on_sync_reply(&mut self, from: NodeId, id: u64, promised: Ballot) -> Event<K> {
         let Some(eager) = &mut self.eager else { return Event::Nothing };
-        let Some(batch) = eager.asked.get_mut(&id) else { return Event::Nothing };
         if promised > self.promised {
-            let reads = eager.take(id).into_iter().map(|(read, _)| read);
-            eager.discarded.extend(reads);
-        } else if batch.tally.add(from) == Verdict::Reached {
-            return Event::Read(eager.take(id));
+            eager.discard(id);
+            return Event::Nothing;
         }
-        Event::Nothing
+        eager.on_answer(id, from, self.me).map_or(Event::Nothing, Event::Read)
     }
 
-    /// Messages may be lost: asks again. What was discarded is to be executed anew.
+    /// Messages may be lost, and members be gone: asks all. What was discarded is to be executed anew.
     pub fn repeat_syncs<M: Embeds<P, K>>(&mut self, cx: &mut Context<'_, M>) -> Vec<PendingRead> {
         let (ballot, now) = (self.promised, cx.now());
         let Some(eager) = &mut self.eager else { return Vec::new() };
-        for (&id, batch) in &mut eager.asked {
-            if now.since(batch.sent) >= RETRANSMIT {
-                batch.sent = now;
-                cx.send_all(batch.tally.missing(), Message::Sync { ballot, id }.into());
-            }
+        for (id, silent) in eager.repeat(now) {
+            cx.send_all(silent, Message::Sync { ballot, id }.into());
         }
         std::mem::take(&mut eager.discarded)
     }
@@ -179,5 +227,99 @@ impl<P: Copy + Ord + Debug, K: Evidence> Epochs<P, K> {
     /// All reads that have no answer yet: they are not to be answered here, or not in this epoch.
     pub fn take_reads(&mut self) -> Vec<PendingRead> {
         self.eager.as_mut().map_or(Vec::new(), EagerReads::take_all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use quorate_core::{ProcessId, ProxyId};
+
+    use super::*;
+
+    fn node(digit: char) -> NodeId {
+        digit.to_digit(10).and_then(|id| NodeId::new(id.into())).expect("an id")
+    }
+
+    /// Node 1 of five reads and asks. What each line leads to.
+    fn run(script: &str) -> String {
+        let me = node('1');
+        let proxy = ProcessId::Proxy(ProxyId::of(me));
+        let mut eager = EagerReads::new(&mut Random::new(1));
+        eager.last = 0;
+        let (mut now, mut out) = (Time::ZERO, String::new());
+        let names = |nodes: NodeSet| nodes.iter().map(|node| node.to_string()).collect::<Vec<_>>().join(",");
+        for line in script.lines() {
+            let (step, _) = line.split_once(" → ").expect("a step, and what comes of it");
+            let words: Vec<&str> = step.split_whitespace().collect();
+            let number = |at: usize| words[at].parse::<u64>().expect("a number");
+            let came = match words[0] {
+                "read" => {
+                    let read = PendingRead { proxy, nonce: 1, id: number(1), command: Bytes::new() };
+                    eager.execute(read, |_| Bytes::from_static(b"reply"));
+                    let mut tally = Tally::new("12345".chars().map(node).collect());
+                    tally.add(me);
+                    match eager.close(tally, now) {
+                        Some((id, asked)) => format!("question {id} to {}", names(asked)),
+                        None => "waits".to_owned(),
+                    }
+                }
+                "answer" => {
+                    let from = words[2].chars().next().map(node).expect("an id");
+                    let replies = eager.on_answer(number(1), from, me).unwrap_or_default();
+                    let ids: Vec<_> = replies.iter().map(|(read, _)| read.id.to_string()).collect();
+                    format!("answered [{}]", ids.join(","))
+                }
+                "later" => {
+                    eager.discard(number(1));
+                    format!("{} to read again", eager.discarded.len())
+                }
+                "wait" => {
+                    now += RETRANSMIT;
+                    let again = eager.repeat(now).into_iter();
+                    again
+                        .map(|(id, silent)| format!("question {id} to {}", names(silent)))
+                        .collect::<Vec<_>>()
+                        .join("; ")
+                }
+                "last" => {
+                    eager.last = number(1);
+                    "set".to_owned()
+                }
+                other => panic!("what is {other}?"),
+            };
+            eager.check();
+            out.push_str(&format!("{step} → {came}\n"));
+        }
+        out
+    }
+
+    #[test]
+    fn who_answers_soonest_is_asked_until_a_question_comes_to_nothing() {
+        let script = "\
+read 1 → question 1 to 2,3,4,5
+read 2 → question 2 to 2,3,4,5
+read 3 → waits
+answer 1 4 → answered []
+answer 1 2 → answered [1]
+read 4 → question 3 to 2,4
+answer 3 2 → answered []
+wait → question 2 to 2,3,4,5; question 3 to 3,4,5
+answer 3 5 → answered [3,4]
+read 5 → question 4 to 2,5
+later 4 → 1 to read again
+read 6 → question 5 to 2,3,4,5
+answer 5 3 → answered []
+answer 5 4 → answered [6]
+last 98 → set
+read 7 → question 99 to 3,4
+answer 99 3 → answered []
+answer 99 4 → answered [7]
+read 8 → question 100 to 2,3,4,5
+answer 100 5 → answered []
+answer 100 3 → answered [8]
+read 9 → question 101 to 3,5
+";
+        assert_eq!(run(script), script);
     }
 }
