@@ -105,6 +105,8 @@ impl Replica {
         others.sort_by_key(|node| (holds_up(*node), place(*node), *node));
         let fit = others.iter().filter(|node| holds_up(**node) == (false, false)).count();
         others.truncate(fit.max(self.epochs.members.voters.majority() - 1));
+        let began_with = self.began_with.replace(self.log.committed);
+        self.in_vain = if began_with == self.began_with { self.in_vain + 1 } else { 0 };
         let mut chain = vec![self.me];
         others.sort_by_key(|node| (place(*node), *node));
         chain.extend(others);

@@ -15,6 +15,9 @@ use super::{Message, PIPELINE_BYTES};
 /// An epoch lasts for so many election timeouts at least before one is begun to take somebody in.
 const SETTLED: u32 = 4;
 
+/// The patience with a chain that commits nothing doubles so often at most.
+const MOST_DOUBLED: u32 = 3;
+
 /// What only a head has.
 #[derive(Debug)]
 pub struct Head {
@@ -125,11 +128,14 @@ impl Replica {
         };
         let mut overdue: NodeSet = self.chain[1..].iter().copied().filter(leaves).collect();
         let hangs = head.links.entry(self.me).or_default().hangs(own, last, limit, now);
+        // A chain in which a member catches up behind a slow one is given more time when the last one had too little.
+        let doubled = if mutation::active("chain/impatient") { 0 } else { self.in_vain.min(MOST_DOUBLED) };
+        let patience = limit * (1 << doubled);
         // What the member before has, or the head.
         let mut before = own;
         for &node in &self.chain[1..] {
             let has = head.durable(node);
-            if head.links.entry(node).or_default().hangs(has, before, limit, now) && overdue.is_empty() {
+            if head.links.entry(node).or_default().hangs(has, before, patience, now) && overdue.is_empty() {
                 overdue.insert(node);
             }
             before = has;

@@ -48,6 +48,10 @@ pub struct Replica {
     pub(super) leading: Option<Box<Head>>,
     /// Its verified part is the head's of this epoch.
     pub(super) log: ReplicatedLog,
+    /// What was committed when it last became the head.
+    pub(super) began_with: Option<u64>,
+    /// How many of its epochs, one after the other, have committed nothing.
+    pub(super) in_vain: u32,
     /// What the successors have of it, and the own disk.
     pub(super) links: Replication,
     /// Whether the predecessor is to be told.
@@ -110,6 +114,8 @@ impl Machine for Replica {
             former: Vec::new(),
             leading: None,
             log,
+            began_with: None,
+            in_vain: 0,
             links,
             acknowledge: false,
             intake: Intake::new(me.into(), config.intake.max_bytes),
