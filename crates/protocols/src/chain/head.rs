@@ -152,7 +152,10 @@ impl Replica {
         };
         let fits = alive.iter().filter(&fit).count();
         let others = alive.without(self.me).iter().filter(&fit).count();
-        let joins = alive.iter().any(|node| !self.chain.contains(&node) && fit(&node) && near(node));
+        // A chain that has committed nothing yet would begin anew with whom it takes in.
+        let commits = self.began_with < Some(self.log.committed) || mutation::active("chain/impatient");
+        let joins =
+            commits && alive.iter().any(|node| !self.chain.contains(&node) && fit(&node) && near(node));
         let dead = overdue.iter().any(|node| !alive.contains(node));
         let majority = self.epochs.members.voters.majority();
         if hangs || alive.len() < majority || (unleased.contains(self.me) && others >= majority) {
