@@ -135,6 +135,8 @@ pub struct SessionClient<M> {
     in_flight: InFlight,
     /// Whether anything below has not been sent to the target.
     unsent: bool,
+    /// Whether that is some read, while later ones have been sent to the replica nearby.
+    skipped: bool,
     _message: std::marker::PhantomData<fn() -> M>,
 }
 
@@ -415,6 +417,7 @@ impl<M: Embeds> Machine for SessionClient<M> {
             fallen_back: Count::default(),
             unheld: Count::default(),
             unsent: false,
+            skipped: false,
             _message: std::marker::PhantomData,
         }
     }
@@ -477,6 +480,11 @@ impl<M: Embeds> Machine for SessionClient<M> {
             Message::Leader { nonce, leader }
                 if nonce == self.nonce && (self.searching || from == self.target) =>
             {
+                if self.config.nearest && self.near == Some(from) {
+                    // It did not take reads that it was asked.
+                    self.reads.iter_mut().for_each(|(_, read)| read.sent = None);
+                    self.unsent = true;
+                }
                 self.on_leader(from, leader, cx);
             }
             Message::Refused { nonce, reads, leader } if nonce == self.nonce => {

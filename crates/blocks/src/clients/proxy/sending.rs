@@ -16,25 +16,26 @@ impl<M: Embeds> SessionClient<M> {
         self.unsent = true;
     }
 
-    /// Gives numbers to queued writes and sends whatever the target has not got.
+    /// Gives numbers to queued writes and sends whatever the target has not got. While a target is looked for, only
+    /// what the replica nearby may answer.
     pub(super) fn pump(&mut self, cx: &mut Context<'_, Self>) {
         if !std::mem::take(&mut self.unsent) {
             return;
         }
-        if self.searching {
-            return;
-        }
         let now = cx.now();
         let mut open = false;
-        if self.session != 0 {
-            self.number_writes();
-        } else if !(self.queue.is_empty() && self.large.is_empty()) && self.opening.is_none() {
-            self.opening = Some(now);
-            open = true;
+        match (self.searching, self.session) {
+            (true, _) => {}
+            (false, 0) if (self.queue.is_empty() && self.large.is_empty()) || self.opening.is_some() => {}
+            (false, 0) => {
+                self.opening = Some(now);
+                open = true;
+            }
+            (false, _) => self.number_writes(),
         }
         let mut ask = self.ask(open);
         let blank = self.ask(false);
-        let near = self.near.filter(|near| *near != self.target);
+        let near = self.near.filter(|near| *near != self.target || self.searching);
         let mut nearby = self.ask(false);
         let (mut bytes, mut nearby_bytes) = (0, 0);
         // Reads of a replica's own state, as new as their clients have seen: by replica.
@@ -42,7 +43,10 @@ impl<M: Embeds> SessionClient<M> {
         // The first write that nobody has got yet: it leaves behind the reads that are gathered here.
         let mut behind = None;
         // The last writes and reads are unsent, and none before them: what is repeated is all that is not answered.
-        let unsent = self.writes.iter().rev().take_while(|write| write.sent.is_none()).count();
+        let unsent = match self.searching {
+            true => 0,
+            false => self.writes.iter().rev().take_while(|write| write.sent.is_none()).count(),
+        };
         let first = self.writes.len() - unsent;
         if unsent > 0 && self.asked != self.target {
             self.asked = self.target;
@@ -68,13 +72,22 @@ impl<M: Embeds> SessionClient<M> {
                 bytes = 0;
             }
         }
+        // Unless some were skipped while a target was looked for.
+        let skipped = std::mem::replace(&mut self.skipped, false);
         for (id, read) in self.reads.iter_mut().rev() {
-            if read.sent.is_some() {
-                break;
+            match read.sent {
+                Some(_) if skipped => continue,
+                Some(_) => break,
+                None => {}
             }
-            read.sent = Some(now);
             let Call { request, access, after, ref command, .. } =
                 *self.calls.get(read.call).expect("under way");
+            let for_nearby = near.is_some() && self.config.nearest && access != Access::Manage;
+            if self.searching && (read.asked_nearby || !for_nearby) {
+                self.skipped = true;
+                continue;
+            }
+            read.sent = Some(now);
             cx.mark(Mark::Forwarded { request });
             if self.config.local && access == Access::Read {
                 let first = self.config.nearest && !std::mem::replace(&mut read.asked_nearby, true);
@@ -119,7 +132,8 @@ impl<M: Embeds> SessionClient<M> {
                 bytes = 0;
             }
         }
-        for id in std::mem::take(&mut self.again) {
+        let again = if self.searching { Vec::new() } else { std::mem::take(&mut self.again) };
+        for id in again {
             // It may have been answered since, or sent again with all others.
             if let Some(read) = self.reads.get_mut(id)
                 && std::mem::take(&mut read.held)
