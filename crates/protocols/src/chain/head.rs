@@ -129,8 +129,7 @@ impl Replica {
         let mut overdue: NodeSet = self.chain[1..].iter().copied().filter(leaves).collect();
         let hangs = head.links.entry(self.me).or_default().hangs(own, last, limit, now);
         // A chain in which a member catches up behind a slow one is given more time when the last one had too little.
-        let doubled = if mutation::active("chain/impatient") { 0 } else { self.in_vain.min(MOST_DOUBLED) };
-        let patience = limit * (1 << doubled);
+        let patience = limit * (1 << self.in_vain.min(MOST_DOUBLED));
         // What the member before has, or the head.
         let mut before = own;
         for &node in &self.chain[1..] {
@@ -153,7 +152,7 @@ impl Replica {
         let fits = alive.iter().filter(&fit).count();
         let others = alive.without(self.me).iter().filter(&fit).count();
         // A chain that has committed nothing yet would begin anew with whom it takes in.
-        let commits = self.began_with < Some(self.log.committed) || mutation::active("chain/impatient");
+        let commits = self.began_with < Some(self.log.committed);
         let joins =
             commits && alive.iter().any(|node| !self.chain.contains(&node) && fit(&node) && near(node));
         let dead = overdue.iter().any(|node| !alive.contains(node));

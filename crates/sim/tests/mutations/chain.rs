@@ -14,9 +14,6 @@ caught! { "chain",
     what_is_said_in_another_epoch: "chain/foreign-epochs" with RESTLESS;
     a_commit_without_an_entry_of_the_own_epoch: "chain/commit-earlier-epochs" with RESTLESS, at 1;
     a_new_link_on_which_nothing_is_sent_again: "chain/links-agree-unseen" with RESTLESS, at 2;
-    // Members catch up behind a slow one, and one of two is left out, and then the other.
-    a_chain_that_gets_no_more_time_than_the_one_that_had_too_little: "chain/impatient" with &["reads=eager-alr"],
-        of 5, under "all", at 2617;
     // Reads.
     a_lease_that_outlives_its_epoch: "epochs/promise-while-leased";
     a_tail_that_reads_before_it_has_executed_its_log: "chain/restarted-tail-reads", at 199;
