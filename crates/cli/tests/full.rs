@@ -399,7 +399,7 @@ fn a_node_says_when_its_memory_is_nearly_used_up_and_when_there_is_some_again_an
         let (_, body) = get(&http, "/metrics")?;
         body.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse::<f64>().ok())
     };
-    // A tenth of it is more than the node needs while nothing is written.
+    // So much that a few hundredths are more than the node's use varies by while nothing is written.
     let value = "x".repeat(1 << 20);
     for index in 0..64 {
         assert_eq!(call(&cluster, 0, &["SET", &format!("k{index}"), &value]), ok());

@@ -2,8 +2,8 @@
 //! repeats what is not answered, keeps each client's program order, and gives up at the deadline.
 //!
 //! While the target answers, requests go to it. When it falls silent, or says that it does not lead and knows nobody
-//! else, the proxy *searches*: it holds requests back and asks one replica after the other who leads, in short
-//! intervals, until one says that it does.
+//! else, the proxy *searches*: it asks one replica after the other who leads, in short intervals, until one says that
+//! it does, and holds back what is for the leader. Reads that the replica nearby may answer leave all the same.
 //!
 //! | file | what |
 //! |---|---|
@@ -467,8 +467,7 @@ impl<M: Embeds> Machine for SessionClient<M> {
                     && from != self.target
                     && self.near == Some(from) =>
             {
-                self.reads.iter_mut().for_each(|(_, read)| read.sent = None);
-                self.unsent = true;
+                self.unsend_reads();
             }
             Message::Leader { nonce, leader }
                 if nonce == self.nonce && leader == self.away() && leader == Some(from) =>
@@ -482,8 +481,7 @@ impl<M: Embeds> Machine for SessionClient<M> {
             {
                 if self.config.nearest && self.near == Some(from) {
                     // It did not take reads that it was asked.
-                    self.reads.iter_mut().for_each(|(_, read)| read.sent = None);
-                    self.unsent = true;
+                    self.unsend_reads();
                 }
                 self.on_leader(from, leader, cx);
             }

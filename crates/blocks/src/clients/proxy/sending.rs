@@ -12,6 +12,11 @@ impl<M: Embeds> SessionClient<M> {
     pub(super) fn unsend(&mut self) {
         self.opening = None;
         self.writes.iter_mut().for_each(|write| write.sent = None);
+        self.unsend_reads();
+    }
+
+    /// Every read under way has to be sent (again).
+    pub(super) fn unsend_reads(&mut self) {
         self.reads.iter_mut().for_each(|(_, read)| read.sent = None);
         self.unsent = true;
     }
