@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use quorate_blocks::ballot::Ballot;
+use quorate_blocks::batch::{Batch, Kind};
 use quorate_blocks::coding::spread::ShardSet;
 use quorate_core::{Context, NodeId, NodeSet, mutation};
 
@@ -43,30 +44,39 @@ pub(super) fn on_note(
         return;
     }
     let committed = replica.log().committed();
-    let mut chosen = false;
     for &(first, last) in slots {
         for slot in first.max(committed + 1)..=last.min(committed + MAX_GAP) {
             replica.policy.notes.entry(slot).or_insert(NodeSet::EMPTY).insert(from);
-            chosen |= count(replica, slot, cx);
+            if mutation::active("bodega/notes-of-former-voters") && count(replica, slot, cx).is_some() {
+                replica.execute(cx);
+            }
         }
     }
-    if chosen {
+    // Whoever has executed all slots before one knows whose votes decide it, and nobody else does: a configuration
+    // may be among those that are missing here.
+    loop {
+        let mut next = replica.state().applied() + 1;
+        let first = next;
+        while let Some(kind) = count(replica, next, cx) {
+            next += 1;
+            if kind == Kind::Configuration {
+                break;
+            }
+        }
+        if next == first {
+            return;
+        }
         replica.execute(cx);
     }
 }
 
-/// Whether the notes of a slot are enough; then its value is chosen. The own vote says what they are for, and comes
-/// as a note of its own when it is durable.
-fn count(replica: &mut Replica, slot: u64, cx: &mut Context<'_, Replica>) -> bool {
+/// If the notes of a slot are enough, its value is chosen: of what kind that is. The own vote says what they are for,
+/// and comes as a note of its own when it is durable.
+fn count(replica: &mut Replica, slot: u64, cx: &mut Context<'_, Replica>) -> Option<Kind> {
     let (me, ballot) = (replica.me(), replica.promised());
-    let voters = replica.policy.notes[&slot];
-    let Some(vote) = replica.log().get(slot).filter(|vote| vote.ballot == ballot && !vote.chosen) else {
-        return false;
-    };
-    if !voters.contains(me) {
-        return false;
-    }
-    let Some(value) = vote.value.whole().cloned() else { return false };
+    let voters = replica.policy.notes.get(&slot).filter(|voters| voters.contains(me)).copied()?;
+    let vote = replica.log().get(slot).filter(|vote| vote.ballot == ballot && !vote.chosen)?;
+    let value = vote.value.whole()?.clone();
     let required = match mutation::active("bodega/released-at-m-notes") {
         true => NodeSet::EMPTY,
         // Of the ballot, whoever is excluded in it: that the leader knows alone.
@@ -74,11 +84,11 @@ fn count(replica: &mut Replica, slot: u64, cx: &mut Context<'_, Replica>) -> boo
     };
     let mut tracker = CommitTracker::new(replica.configuration().tally(), required, 0);
     voters.iter().for_each(|voter| tracker.add(voter, NodeSet::EMPTY, ShardSet::ALL));
-    let chosen = tracker.is_reached();
-    if chosen {
+    tracker.is_reached().then(|| {
+        let kind = Batch::kind(&value);
         replica.choose(slot, value, cx);
-    }
-    chosen
+        kind
+    })
 }
 
 /// Forgets what is executed.
