@@ -404,6 +404,7 @@ fn build(
         widened,
         service: Service::new(limits),
         heal_at: options.end(),
+        clear_at: options.end(),
         furthest: furthest.as_nanos() as Nanos,
         checkpoints: 0,
         awaiting_piece: None,

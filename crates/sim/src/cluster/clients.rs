@@ -122,7 +122,7 @@ impl Cluster {
                 }
             }
             Outcome::Failed(failure) => {
-                let healed_before = self.healed && pending.asked >= self.heal_at;
+                let healed_before = self.healed && pending.asked >= self.clear_at;
                 // Nothing is owed by a group that came to need nodes which are lost, or their memory.
                 let owes = self.is_tolerable() && !self.has_forgotten();
                 let ended = (failure == Failure::SessionEnded).then_some(pending.group);

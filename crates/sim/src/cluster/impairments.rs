@@ -13,7 +13,7 @@
 //! turns to another one once all other faults are over, unless the protocol serves it through any member
 //! ([`Capabilities::leaderless`](quorate_core::Capabilities::leaderless)).
 
-use quorate_check::MILLISECOND;
+use quorate_check::{MILLISECOND, Nanos};
 use quorate_core::{NodeId, NodeSet, Random};
 
 use super::{Cluster, Event};
@@ -130,10 +130,14 @@ impl Cluster {
     /// has arrived.
     pub(super) fn settle_service(&mut self) {
         if self.healed && self.impairments == 0 {
-            let disks = self.hosts.iter().map(|host| host.disk.sync_ends());
-            let clear = disks.chain([self.network.clear_at()]).max().unwrap_or(0);
-            self.service.begin(self.now.max(clear));
+            self.service.begin(self.when_clear());
         }
+    }
+
+    /// When what is under way on links and disks has arrived.
+    pub(super) fn when_clear(&self) -> Nanos {
+        let disks = self.hosts.iter().map(|host| host.disk.sync_ends());
+        disks.chain([self.network.clear_at()]).fold(self.now, Nanos::max)
     }
 
     /// Lets the checker look how long somebody has waited for a write, if that is a promise: at most a minority is lost

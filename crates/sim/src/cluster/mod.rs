@@ -242,6 +242,8 @@ pub(crate) struct Cluster {
     pub service: Service,
     /// When faults end.
     pub heal_at: Nanos,
+    /// When what was under way on links and disks that were slow then has arrived.
+    pub clear_at: Nanos,
     /// How long a message takes between the two hosts that are furthest from each other, if no fault slows links.
     pub furthest: Nanos,
     pub checkpoints: u64,

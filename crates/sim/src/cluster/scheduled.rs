@@ -208,6 +208,7 @@ impl Cluster {
         for lane in 0..self.work.lanes.len() {
             self.queue.push(self.now, Event::Ask(lane));
         }
+        self.clear_at = self.when_clear();
         self.settle_service();
     }
 }
