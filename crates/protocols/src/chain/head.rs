@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_blocks::clients::HandOver;
-use quorate_blocks::laggards::OwnDisk;
+use quorate_blocks::laggards::{Laggards, OwnDisk};
 use quorate_blocks::prefix_log::Entry;
 use quorate_core::{Context, Fact, NodeId, NodeSet, Time, Wall, mutation};
 
@@ -141,22 +141,27 @@ impl Replica {
         }
         let settled = self.epochs.lasts(SETTLED, now);
         let near = |node: NodeId| head.durable(node) + self.config.pipeline as u64 >= self.log.committed;
-        // Nobody gets entries past one that holds the others up.
-        let waits = !overdue.is_empty() && !mutation::active("chain/near-in-vain");
-        self.epochs.laggards.review(overdue, |node| waits || near(node), limit, now);
-        // One that lacks much will do in place of one that holds the others up: nobody gets entries past that one.
-        let fit = |node: &NodeId| match self.chain.contains(node) {
-            true => !overdue.contains(*node),
-            false => !self.epochs.laggards.contains(*node),
-        };
-        let fits = alive.iter().filter(&fit).count();
-        let others = alive.without(self.me).iter().filter(&fit).count();
         // A chain that has committed nothing yet would begin anew with whom it takes in.
         let commits = self.began_with < Some(self.log.committed);
-        let joins =
-            commits && alive.iter().any(|node| !self.chain.contains(&node) && fit(&node) && near(node));
-        let dead = overdue.iter().any(|node| !alive.contains(node));
         let majority = self.epochs.members.voters.majority();
+        // One that lacks much will do in place of one that holds the others up: nobody gets entries past that one.
+        let is_fit = |node: NodeId, laggards: &Laggards| match self.chain.contains(&node) {
+            true => !overdue.contains(node),
+            false => !laggards.contains(node),
+        };
+        let fit =
+            |laggards: &Laggards| alive.iter().filter(|node| is_fit(*node, laggards)).collect::<NodeSet>();
+        // Of two members that hold the others up, each would come back while the chain waits for the other.
+        let enough = !commits && fit(&self.epochs.laggards).len() >= majority;
+        let stays_out = enough && !mutation::active("chain/back-in-vain");
+        // Nobody gets entries past one that holds the others up.
+        let waits = !overdue.is_empty() && !mutation::active("chain/near-in-vain");
+        let is_back = |node| !stays_out && (waits || near(node));
+        self.epochs.laggards.review(overdue, is_back, limit, now);
+        let fit = fit(&self.epochs.laggards);
+        let (fits, others) = (fit.len(), fit.without(self.me).len());
+        let joins = commits && fit.iter().any(|node| !self.chain.contains(&node) && near(node));
+        let dead = overdue.iter().any(|node| !alive.contains(node));
         if hangs || alive.len() < majority || (unleased.contains(self.me) && others >= majority) {
             // Its own disk hangs, it reaches too few, or too slowly: another may do better.
             self.abdicate(cx);

@@ -49,7 +49,8 @@
 //!   its epoch no more. A log whose last entry is of this epoch is the head's up to there, so no link begins anew.
 //! - *A member whose disk hangs, or that is too slow, is left out* like one that has failed, if the others are enough
 //!   (`blocks::laggards`), and taken in again ever more rarely. If a chain has committed nothing, the head has twice
-//!   the patience with the next: members that catch up behind a slow one would be left out in turn for ever.
+//!   the patience with the next: members that catch up behind a slow one would be left out in turn for ever. And nobody
+//!   is taken in again while a chain has committed nothing and the others are enough, for the same reason.
 //! - *A reader says in its answers to heartbeats whether it holds leases of a majority*, and is left out if it does not
 //!   for long: its links may be so slow that leases end before they are renewed, and the head sees only its own.
 //! - *A candidate that was the head waits for those that it knows to work*, and does without the others. One that comes
