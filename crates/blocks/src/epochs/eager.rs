@@ -4,8 +4,9 @@
 //!
 //! The first question goes to all, and so does every one behind a question that came to nothing: it had no answer in
 //! time, or another epoch began. The others go to those who were the first to be a majority with the reader when all
-//! were asked last, which is every [`ASK_ALL`] questions at least: who answers soonest may change. While [`MAX_ASKED`]
-//! questions have no answer, what is read waits for the next one.
+//! were asked last, which is every [`ASK_ALL`] questions at least: who answers soonest may change. While [`FEW_ASKED`]
+//! questions have no answer, the next one leaves [`PAUSE`] after the last at the earliest, and asks about more reads: a
+//! busy reader asks seldom, and where answers come from far away, reads wait for their own question all the same.
 //!
 //! Why that is linearizable, without a clock: an acceptor that has promised no later ballot when it answers had
 //! promised none when the reads were executed, which was before. So no later epoch had a majority then, and nothing was
@@ -16,11 +17,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_core::{Context, NodeId, NodeSet, Random, Settings, SettingsError, Time, mutation};
 
-use super::{Embeds, Epochs, Event, Evidence, Message};
+use super::{Embeds, Epochs, Event, Evidence, Message, Timer};
 use crate::ballot::Ballot;
 use crate::clients::PendingRead;
 use crate::prefix_log::RETRANSMIT;
@@ -29,8 +31,14 @@ use crate::quorum::{Tally, Verdict};
 /// Bytes of replies that wait for an answer, before the last; reads beyond are asked for again.
 const MAX_BYTES: usize = 64 << 20;
 
-/// Questions that have no answer yet, at most: those of a busy reader have more reads then.
-const MAX_ASKED: usize = 2;
+/// While fewer questions have no answer, another one leaves at once.
+const FEW_ASKED: usize = 2;
+
+/// Between questions, while more have no answer.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Questions that have no answer, at most: reads beyond wait for one.
+const MAX_ASKED: usize = 256;
 
 /// One of so many questions goes to all.
 const ASK_ALL: u64 = 100;
@@ -69,6 +77,8 @@ pub struct EagerReads {
     asked: BTreeMap<u64, Batch>,
     /// The last number. The first is drawn: a late answer to an earlier life's question must not count.
     last: u64,
+    /// When the last question left.
+    last_sent: Time,
     /// They were executed and must be so again, but not at once: the next epoch is about to begin.
     discarded: Vec<PendingRead>,
     /// Of the replies that are kept.
@@ -92,7 +102,7 @@ impl EagerReads {
     pub fn new(random: &mut Random) -> EagerReads {
         let (open, asked, discarded) = (Vec::new(), BTreeMap::new(), Vec::new());
         let last = random.u64() >> 1;
-        EagerReads { open, asked, last, discarded, bytes: 0, prompt: NodeSet::EMPTY }
+        EagerReads { open, asked, last, last_sent: Time::ZERO, discarded, bytes: 0, prompt: NodeSet::EMPTY }
     }
 
     /// Keeps a read that is executed now, on the own state.
@@ -104,9 +114,21 @@ impl EagerReads {
         }
     }
 
+    /// How long the next question waits, if something is read that is to be asked about; `None` too while it waits for
+    /// an answer.
+    fn pause(&self, now: Time) -> Option<Duration> {
+        let waits = PAUSE.saturating_sub(now.since(self.last_sent));
+        match self.asked.len() {
+            _ if self.open.is_empty() => None,
+            0..FEW_ASKED => Some(Duration::ZERO),
+            FEW_ASKED..MAX_ASKED => Some(waits),
+            _ => None,
+        }
+    }
+
     /// The number of the question about what is open, and whom it goes to.
     fn close(&mut self, tally: Tally, sent: Time) -> Option<(u64, NodeSet)> {
-        if self.open.is_empty() || self.asked.len() >= MAX_ASKED {
+        if self.pause(sent) != Some(Duration::ZERO) {
             return None;
         }
         let replies = std::mem::take(&mut self.open);
@@ -117,6 +139,7 @@ impl EagerReads {
             return None;
         }
         self.last += 1;
+        self.last_sent = sent;
         let mut answered = tally;
         let enough = self.prompt.iter().any(|node| answered.add(node) == Verdict::Reached);
         let to_all = !enough || self.last.is_multiple_of(ASK_ALL);
@@ -187,7 +210,12 @@ impl<P: Copy + Ord + Debug, K: Evidence> Epochs<P, K> {
         };
         tally.add(self.me);
         let Some(eager) = &mut self.eager else { return Vec::new() };
-        let Some((id, asked)) = eager.close(tally, cx.now()) else { return Vec::new() };
+        let Some((id, asked)) = eager.close(tally, cx.now()) else {
+            if let Some(pause) = eager.pause(cx.now()) {
+                cx.set_timer(Timer::Ask.into(), pause);
+            }
+            return Vec::new();
+        };
         if tally.reached() || mutation::active("eager-alr/ask-nobody") {
             return eager.take(id);
         }
@@ -254,9 +282,13 @@ mod tests {
             let words: Vec<&str> = step.split_whitespace().collect();
             let number = |at: usize| words[at].parse::<u64>().expect("a number");
             let came = match words[0] {
-                "read" => {
-                    let read = PendingRead { proxy, nonce: 1, id: number(1), command: Bytes::new() };
-                    eager.execute(read, |_| Bytes::from_static(b"reply"));
+                "read" | "rest" => {
+                    if words[0] == "read" {
+                        let read = PendingRead { proxy, nonce: 1, id: number(1), command: Bytes::new() };
+                        eager.execute(read, |_| Bytes::from_static(b"reply"));
+                    } else {
+                        now += Duration::from_micros(number(1));
+                    }
                     let mut tally = Tally::new("12345".chars().map(node).collect());
                     tally.add(me);
                     match eager.close(tally, now) {
@@ -319,6 +351,30 @@ read 8 → question 100 to 2,3,4,5
 answer 100 5 → answered []
 answer 100 3 → answered [8]
 read 9 → question 101 to 3,5
+";
+        assert_eq!(run(script), script);
+    }
+
+    #[test]
+    fn a_busy_reader_asks_seldom_and_a_distant_one_at_once() {
+        let script = "\
+rest 5000 → waits
+read 1 → question 1 to 2,3,4,5
+read 2 → question 2 to 2,3,4,5
+read 3 → waits
+rest 999 → waits
+read 4 → waits
+rest 1 → question 3 to 2,3,4,5
+read 5 → waits
+answer 1 2 → answered []
+answer 1 3 → answered [1]
+answer 2 2 → answered []
+answer 2 3 → answered [2]
+read 6 → question 4 to 2,3
+answer 3 5 → answered []
+answer 3 4 → answered [3,4]
+rest 5000 → waits
+read 7 → question 5 to 4,5
 ";
         assert_eq!(run(script), script);
     }

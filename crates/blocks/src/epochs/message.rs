@@ -143,6 +143,7 @@ macro_rules! embed_epochs {
                     $crate::epochs::Timer::Free => $timer::Free,
                     $crate::epochs::Timer::Decide => $timer::Decide,
                     $crate::epochs::Timer::Lease => $timer::Lease,
+                    $crate::epochs::Timer::Ask => $timer::Ask,
                 }
             }
         }

@@ -66,6 +66,8 @@ pub enum Timer {
     Decide,
     /// Promises to readers must be renewed.
     Lease,
+    /// What was read lately is to be asked about.
+    Ask,
 }
 
 impl Timer {
@@ -74,7 +76,7 @@ impl Timer {
         match self {
             Timer::Election => Wakeup::TakesOver { times: 1 },
             Timer::Decide => Wakeup::Matters,
-            Timer::Free | Timer::Lease => Wakeup::Spared,
+            Timer::Free | Timer::Lease | Timer::Ask => Wakeup::Spared,
         }
     }
 }
@@ -273,6 +275,8 @@ impl<P: Copy + Ord + Debug, K: Evidence> Epochs<P, K> {
             Timer::Free => return self.leave_when_free(own, cx),
             Timer::Decide => return self.decide(true, cx),
             Timer::Lease => self.tend_leases(cx),
+            // Every step ends with questions about what was read.
+            Timer::Ask => {}
         }
         Event::Nothing
     }

@@ -32,6 +32,8 @@ pub enum Timer {
     Lease,
     /// A snapshot must be asked for (again).
     Fetch,
+    /// [`epochs::Timer::Ask`].
+    Ask,
 }
 
 /// A member of the group.
@@ -79,6 +81,7 @@ impl Machine for Replica {
             Timer::Free => epochs::Timer::Free.wakeup(),
             Timer::Decide => epochs::Timer::Decide.wakeup(),
             Timer::Lease => epochs::Timer::Lease.wakeup(),
+            Timer::Ask => epochs::Timer::Ask.wakeup(),
             Timer::Heartbeat => Wakeup::Matters,
             Timer::Retransmit | Timer::Fetch => Wakeup::Spared,
         }
@@ -183,6 +186,7 @@ impl Machine for Replica {
             Timer::Free => self.on_epoch_timer(epochs::Timer::Free, cx),
             Timer::Decide => self.on_epoch_timer(epochs::Timer::Decide, cx),
             Timer::Lease => self.on_epoch_timer(epochs::Timer::Lease, cx),
+            Timer::Ask => self.on_epoch_timer(epochs::Timer::Ask, cx),
             Timer::Heartbeat => self.on_heartbeat_timer(cx),
             Timer::Retransmit => self.on_retransmit_timer(cx),
             Timer::Fetch => self.fetch(cx),

@@ -33,6 +33,8 @@ pub enum Timer {
     Heartbeat,
     /// [`epochs::Timer::Lease`].
     Lease,
+    /// [`epochs::Timer::Ask`].
+    Ask,
 }
 
 /// A member of the group.
@@ -92,6 +94,7 @@ impl Machine for Replica {
             Timer::Free => epochs::Timer::Free.wakeup(),
             Timer::Decide => epochs::Timer::Decide.wakeup(),
             Timer::Lease => epochs::Timer::Lease.wakeup(),
+            Timer::Ask => epochs::Timer::Ask.wakeup(),
             Timer::Heartbeat => Wakeup::Matters,
         }
     }
@@ -211,6 +214,7 @@ impl Machine for Replica {
             Timer::Free => self.on_epoch_timer(epochs::Timer::Free, cx),
             Timer::Decide => self.on_epoch_timer(epochs::Timer::Decide, cx),
             Timer::Lease => self.on_epoch_timer(epochs::Timer::Lease, cx),
+            Timer::Ask => self.on_epoch_timer(epochs::Timer::Ask, cx),
             Timer::Heartbeat => self.on_heartbeat_timer(cx),
         }
     }
