@@ -110,7 +110,7 @@ const fn encrypted(name: &'static str, load: &'static [&'static str]) -> Pair {
         name,
         sides: [("TLS 1.3", &["--tls"]), ("without", &[])],
         load,
-        rules: &[(OPERATIONS, Bar::AtLeast(0.65))],
+        rules: &[(OPERATIONS, Bar::AtLeast(0.65)), ("members_cpu_us", Bar::None)],
         ..PAIR
     }
 }
