@@ -32,14 +32,14 @@ use super::shape::{Shape, Surroundings};
 use super::watch::Watch;
 use super::{COMMANDS, Client, Limits, ReadMode, Resp};
 
-/// What is remembered of one connection.
+/// What is remembered of one connection. Every request loads it: what few have is in boxes.
 #[derive(Debug)]
 pub struct Session {
     parser: Parser,
     state: State,
     replies: Replies,
     /// A request that waits for what WATCH found; nothing is read meanwhile.
-    held: Option<(Bytes, Vec<Word>)>,
+    held: Option<Box<(Bytes, Vec<Word>)>>,
     /// A long command under way; nothing is read meanwhile.
     long: Option<Ticket>,
     /// Bytes of the large request that is being encoded.
@@ -66,12 +66,12 @@ pub(super) struct State {
     /// Where its reads are served.
     pub(super) read_mode: ReadMode,
     /// What was queued since MULTI.
-    pub(super) queue: Option<Queue>,
+    pub(super) queue: Option<Box<Queue>>,
     /// What the next EXEC depends on.
     pub(super) watch: Watch,
     /// A transaction under way has changed the connection, which is as before if a watched key has changed;
     /// nothing is read meanwhile.
-    pub(super) undecided: Option<Before>,
+    pub(super) undecided: Option<Box<Before>>,
 }
 
 /// What a transaction may change of a connection.
@@ -124,9 +124,9 @@ struct Ask {
     resp3: bool,
     outcome: Option<Outcome>,
     /// What the client is told in the place of its outcome.
-    refusal: Option<String>,
+    refusal: Option<Box<str>>,
     /// Replies that were known at once to requests that came after this one.
-    after: Output,
+    after: Option<Box<Output>>,
 }
 
 /// What a later turn goes on with.
@@ -211,7 +211,7 @@ impl Session {
     pub(super) fn held(&self) -> usize {
         let queue = self.state.queue.as_ref().filter(|queue| !queue.spoiled);
         let queued = queue.map_or(0, |queue| queue.bytes);
-        let held = self.held.as_ref().map_or(0, |(frame, words)| frame.len() + size_of_val(&**words));
+        let held = self.held.as_ref().map_or(0, |held| held.0.len() + size_of_val(&*held.1));
         self.replies.waiting + queued + held + self.encoding
     }
 
@@ -298,8 +298,9 @@ impl Session {
         if self.asks_for_users.is_none()
             && !self.state.watch.is_pending()
             && (self.replies.asks.is_empty() || self.state.read_mode != ReadMode::Sequential)
-            && let Some((frame, words)) = self.held.take()
+            && let Some(held) = self.held.take()
         {
+            let (frame, words) = *held;
             shared.acl.refresh(context.node);
             self.serve(&frame, &words, shared, context);
         }
@@ -341,7 +342,9 @@ impl Session {
             }
             if let Shape::Users = &ask.shape {
                 self.learn_users(outcome, shared, context);
-                context.output.append(ask.after);
+                if let Some(after) = ask.after {
+                    context.output.append(*after);
+                }
                 continue;
             }
             if let Shape::Watch { keys, watch } = &ask.shape {
@@ -367,12 +370,14 @@ impl Session {
             };
             let before = writer.out.len();
             match ask.refusal {
-                Some(text) => writer.error(text),
+                Some(text) => writer.error(text.as_bytes()),
                 None => ask.shape.outcome(outcome, ask.access, &mut writer, &mut around),
             }
             let is_error = writer.out.get(before) == Some(b'-');
             shared.stats.note(ask.command, context.now.since(ask.asked), is_error);
-            context.output.append(ask.after);
+            if let Some(after) = ask.after {
+                context.output.append(*after);
+            }
         }
     }
 
@@ -429,7 +434,7 @@ impl Session {
             && !self.replies.asks.is_empty()
             && (spec.name == EXEC || spec.flags.contains(&"readonly"));
         if comes_after_writes || spec.name == EXEC && self.state.watch.is_pending() {
-            self.held = Some((Bytes::copy_from_slice(frame), words.to_vec()));
+            self.held = Some(Box::new((Bytes::copy_from_slice(frame), words.to_vec())));
             return;
         }
         let resp3 = self.state.resp3;
@@ -472,7 +477,7 @@ impl Session {
     ) {
         let ticket = self.replies.push((name, context.now), shape, command.access(), resp3);
         if let Some(refusal) = shared.limits.key_scope.refusal(name, command) {
-            self.replies.ask_of(ticket).refusal = Some(refusal);
+            self.replies.ask_of(ticket).refusal = Some(refusal.into());
             let refused = Reply::Error(CommandError::SeveralGroups).encoded();
             self.settle(ticket, Outcome::Done(refused), shared, context);
         } else if is_long(command) {
@@ -615,7 +620,7 @@ impl Replies {
     /// Where a reply goes that is known now: behind the last request under way, or straight out.
     fn writer<'a>(&'a mut self, resp3: bool, output: &'a mut Output) -> Writer<'a> {
         match self.asks.back_mut() {
-            Some(ask) => Writer { out: &mut ask.after, resp3 },
+            Some(ask) => Writer { out: ask.after.get_or_insert_default(), resp3 },
             None => Writer { out: output, resp3 },
         }
     }
@@ -643,7 +648,7 @@ impl Replies {
             resp3,
             outcome: None,
             refusal: None,
-            after: Output::default(),
+            after: None,
         });
         self.next += 1;
         Ticket(self.next - 1)
@@ -668,7 +673,7 @@ impl Replies {
     /// The first request under way, if it has ended.
     fn pop(&mut self) -> Option<Ask> {
         let first = self.asks.front()?;
-        self.waiting -= weight(first.outcome.as_ref()?) + first.after.len();
+        self.waiting -= weight(first.outcome.as_ref()?) + first.after.as_ref().map_or(0, |after| after.len());
         self.asks.pop_front()
     }
 }

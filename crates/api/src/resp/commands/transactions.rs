@@ -140,7 +140,7 @@ fn exec(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     }
     let is_changed = before.resp3 != call.state.resp3 || before.client != *client(call);
     if is_changed && !watched.is_empty() {
-        call.state.undecided = Some(before);
+        call.state.undecided = Some(Box::new(before));
     }
     Ok(Step::Ask(Command::Batch { watched, commands }, Shape::Exec(parts)))
 }
