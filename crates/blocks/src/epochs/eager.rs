@@ -114,8 +114,7 @@ impl EagerReads {
         }
     }
 
-    /// How long the next question waits, if something is read that is to be asked about; `None` too while it waits for
-    /// an answer.
+    /// How long the next question has to wait; `None` if there is nothing to ask about, or an answer must come first.
     fn pause(&self, now: Time) -> Option<Duration> {
         let waits = PAUSE.saturating_sub(now.since(self.last_sent));
         match self.asked.len() {

@@ -145,12 +145,13 @@ impl Replica {
         let commits = self.began_with < Some(self.log.committed);
         let majority = self.epochs.members.voters.majority();
         // One that lacks much will do in place of one that holds the others up: nobody gets entries past that one.
-        let is_fit = |node: NodeId, laggards: &Laggards| match self.chain.contains(&node) {
-            true => !overdue.contains(node),
-            false => !laggards.contains(node),
+        let fit = |laggards: &Laggards| -> NodeSet {
+            let is_fit = |node: &NodeId| match self.chain.contains(node) {
+                true => !overdue.contains(*node),
+                false => !laggards.contains(*node),
+            };
+            alive.iter().filter(is_fit).collect()
         };
-        let fit =
-            |laggards: &Laggards| alive.iter().filter(|node| is_fit(*node, laggards)).collect::<NodeSet>();
         // Of two members that hold the others up, each would come back while the chain waits for the other.
         let enough = !commits && fit(&self.epochs.laggards).len() >= majority;
         let stays_out = enough && !mutation::active("chain/back-in-vain");

@@ -1,6 +1,6 @@
 //! Early accept notes (§3.2.2): acceptors tell the responders of what they vote for, so that these know as early as
 //! the leader that it is chosen. They count **by the commit rule**: a majority, and all responders of all keys in
-//! the batch.
+//! the batch; and slot by slot in order, because an earlier slot may change whose votes count (reconfiguration).
 
 use std::collections::BTreeMap;
 
@@ -52,8 +52,7 @@ pub(super) fn on_note(
             }
         }
     }
-    // Whoever has executed all slots before one knows whose votes decide it, and nobody else does: a configuration
-    // may be among those that are missing here.
+    // Only who has executed all slots before one knows whose votes decide it: a configuration may be among them.
     loop {
         let mut next = replica.state().applied() + 1;
         let first = next;
