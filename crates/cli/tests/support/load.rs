@@ -16,6 +16,8 @@ use quorate_store::{Command, Condition, Expiry, Reply};
 use crate::support::{Connection, Node, Resp, wait_for};
 
 const KEYS: u64 = 8;
+/// Acknowledged writes that a check looks for at least.
+const TO_LOSE: usize = 50;
 /// What fills values up, and ends none.
 const PADDING: u8 = b'.';
 /// In the history: readers, and whoever sets a key.
@@ -124,13 +126,18 @@ impl Load {
         wait_for("operations", || (done() >= target).then_some(()));
     }
 
-    /// Stops the clients, and checks what they have seen: against what each of these nodes shows, too.
+    /// Stops the clients when there is something to lose, and checks what they have seen: against what each of these
+    /// nodes shows, too.
     pub fn check<'a>(self, nodes: impl IntoIterator<Item = &'a Node>) {
         let Load { shared, clients } = self;
+        wait_for("writes that could be lost", || {
+            let enough = shared.acknowledged.lock().unwrap().len() > TO_LOSE;
+            // A client that has failed says why below.
+            (enough || clients.iter().any(JoinHandle::is_finished)).then_some(())
+        });
         shared.stop.store(true, Ordering::Relaxed);
         clients.into_iter().for_each(|client| client.join().unwrap());
         let acknowledged = std::mem::take(&mut *shared.acknowledged.lock().unwrap());
-        assert!(acknowledged.len() > 50, "the test must have something to lose");
         for node in nodes {
             let mut connection = Connection::open(&node.resp).unwrap();
             for key in &acknowledged {
