@@ -5,7 +5,7 @@
 //! never live has acknowledged nothing, and has lost nothing.
 //!
 //! A version that all who were live in its epoch have acknowledged is committed. Three rules make up for those of them
-//! who lose it:
+//! who lose it, and a fourth for what was not committed:
 //!
 //! 1. *It takes part in no epoch whose ballot it promised before the restart* ([`Loss::promised`]). There its
 //!    acknowledgements of both lives would be one: a version that it acknowledged and lost could be committed behind
@@ -18,6 +18,10 @@
 //!    those who promise were live in the last epoch that counts, since each epoch has a majority: so if one of those is
 //!    whole, it has everything. Else everything is among those who have lost nothing, or were whole again since, if
 //!    these are a majority: the live members of any epoch, a majority too, are among them. The owner gathers it.
+//! 4. *It writes under another name* ([`Replica::writer`]). What it gave out before the restart, and not all have
+//!    acknowledged, may be replayed later with the number of an epoch in which it writes again. It has forgotten which
+//!    versions it has counted: with one name, two values would have the same timestamp, and acknowledgements of one
+//!    would commit the other.
 //!
 //! So the group goes on while no more than *f* of its 2*f* + 1 members have lost their memory and are not whole again.
 //! Otherwise the candidate *waits*: it tells all who hear it who has lost what and who is missing, and collects
@@ -36,6 +40,9 @@ use super::{Message, Record};
 
 /// A candidate that waits for memory is heard for so many election timeouts, and then silent until others miss it.
 const PATIENCE: u32 = 16;
+
+/// Of a writer in a timestamp, those with the member's id.
+const WRITER_BITS: u32 = 8;
 
 /// What an operator can do without the data.
 const ANEW: &str = "Nobody is served. To begin anew with nothing, stop all nodes, remove their data directories, and \
@@ -85,6 +92,19 @@ impl Replica {
     /// Whether versions are missing that it has acknowledged.
     pub(super) fn has_lost(&self) -> bool {
         self.loss.is_some_and(|loss| !loss.made_up)
+    }
+
+    /// Who writes here, in timestamps: the member, and behind a restart the ballot that it had promised before. In each
+    /// life that writes this is another: it is live only in epochs behind that ballot, which it promises first.
+    pub(super) fn writer(&self) -> u64 {
+        let known = self.loss.filter(|_| !mutation::active("hermes/writer-of-former-life"));
+        let life = known.map_or(0, |loss| loss.promised.number());
+        life << WRITER_BITS | u64::from(self.me.get())
+    }
+
+    /// Which member that is; `None`: the group began with it.
+    pub(super) fn member(writer: u64) -> Option<NodeId> {
+        NodeId::new(writer & ((1 << WRITER_BITS) - 1))
     }
 
     /// Whether it may be live in its epoch.

@@ -16,7 +16,7 @@
 //! | who knows that what is sent again is committed says so | `writes.rs` `on_inv` |
 //! | another epoch: no acknowledgement of an earlier one counts, what is pending is replayed | `writes.rs` `take_up` |
 //! | who was left out comes back as a shadow | `epochs.rs` `decide`, `transfer.rs` |
-//! | without durability: who restarts comes back as a shadow; no epoch begins without what was committed | `memory.rs` |
+//! | without durability: who restarts comes back as a shadow, and writes under another name; no epoch begins without what was committed | `memory.rs` |
 //! | exactly once | `record.rs` |
 //!
 //! # Why it is right

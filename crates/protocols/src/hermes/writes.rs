@@ -158,10 +158,11 @@ impl Replica {
     }
 
     fn write(&mut self, key: &Key, time: Wall, cx: &mut Context<'_, Self>) {
+        let writer = self.writer();
         let Replica { coordinator, keys, .. } = self;
         let held = keys.get(key).cloned().unwrap_or_default();
         let version = held.at.version + 1 + coordinator.overtaken.get(key).copied().unwrap_or(0).min(64);
-        let at = Timestamp { epoch: self.epochs.promised.number(), version, writer: self.me.get().into() };
+        let at = Timestamp { epoch: self.epochs.promised.number(), version, writer };
         let mut image = keys.store().image(key);
         let (mut record, mut changed, mut bytes) = (held.record.clone(), false, 0);
         if coordinator.overdue.remove(key) {
@@ -398,7 +399,7 @@ impl Replica {
         }
         let live = self.epochs.live();
         let is_orphan = |at: Timestamp| {
-            let writer = NodeId::new(at.writer);
+            let writer = Replica::member(at.writer);
             !writer.is_some_and(|writer| live.contains(writer))
         };
         for (key, due) in &mut coordinator.invalid {

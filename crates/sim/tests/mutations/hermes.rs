@@ -163,6 +163,14 @@ fn a_member_that_takes_itself_for_whole_without_its_memory() {
     assert_caught_without_disks("hermes/whole-without-memory", 4);
 }
 
+/// What it had given out before the restart is replayed under the timestamp of what it writes now.
+#[test]
+fn a_writer_that_has_forgotten_what_it_has_counted() {
+    let text = trace!("hermes", "version-of-a-former-life");
+    let is_stale = |text: &str| text.contains("= Value(Some(b\"red\"))");
+    crate::assert_goes_wrong("hermes", "hermes/writer-of-former-life", text, is_stale);
+}
+
 /// One that was away is left with it, and nobody else.
 #[test]
 fn an_epoch_that_begins_without_one_who_has_everything() {
