@@ -61,6 +61,11 @@ impl Laggards {
     pub fn contains(&self, node: NodeId) -> bool {
         self.seen.get(&node).is_some_and(|lag| lag.back.is_none())
     }
+
+    /// All that are.
+    pub fn all(&self) -> NodeSet {
+        self.seen.keys().copied().filter(|node| self.contains(*node)).collect()
+    }
 }
 
 /// Watches whether the own disk keeps up: whether what others have made durable is so here too, not too much later. A

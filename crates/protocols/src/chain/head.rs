@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_blocks::clients::HandOver;
-use quorate_blocks::laggards::{Laggards, OwnDisk};
+use quorate_blocks::laggards::OwnDisk;
 use quorate_blocks::prefix_log::Entry;
 use quorate_core::{Context, Fact, NodeId, NodeSet, Time, Wall, mutation};
 
 use super::replica::{Replica, Timer};
+use super::review::Review;
 use super::{Message, PIPELINE_BYTES};
 
 /// An epoch lasts for so many election timeouts at least before one is begun to take somebody in.
@@ -115,8 +116,7 @@ impl Replica {
         }
     }
 
-    /// Begins another epoch if a member of the chain is silent, about to stop, or holds the others up and they are
-    /// enough without it, or if one that was outside has caught up.
+    /// Looks who keeps up, and begins another epoch if that is better ([`Review`]).
     pub(super) fn review_chain(&mut self, cx: &mut Context<'_, Self>) {
         let now = cx.now();
         let limit = self.epochs.silence();
@@ -139,34 +139,21 @@ impl Replica {
             }
             before = has;
         }
-        let settled = self.epochs.lasts(SETTLED, now);
-        let near = |node: NodeId| head.durable(node) + self.config.pipeline as u64 >= self.log.committed;
-        // A chain that has committed nothing yet would begin anew with whom it takes in.
-        let commits = self.began_with < Some(self.log.committed);
+        let near = |node: &NodeId| head.durable(*node) + self.config.pipeline as u64 >= self.log.committed;
+        let near = self.epochs.members.voters.iter().filter(near).collect();
         let majority = self.epochs.members.voters.majority();
-        // One that lacks much will do in place of one that holds the others up: nobody gets entries past that one.
-        let fit = |laggards: &Laggards| -> NodeSet {
-            let is_fit = |node: &NodeId| match self.chain.contains(node) {
-                true => !overdue.contains(*node),
-                false => !laggards.contains(*node),
-            };
-            alive.iter().filter(is_fit).collect()
-        };
-        // Of two members that hold the others up, each would come back while the chain waits for the other.
-        let enough = !commits && fit(&self.epochs.laggards).len() >= majority;
-        let stays_out = enough && !mutation::active("chain/back-in-vain");
-        // Nobody gets entries past one that holds the others up.
-        let waits = !overdue.is_empty() && !mutation::active("chain/near-in-vain");
-        let is_back = |node| !stays_out && (waits || near(node));
-        self.epochs.laggards.review(overdue, is_back, limit, now);
-        let fit = fit(&self.epochs.laggards);
-        let (fits, others) = (fit.len(), fit.without(self.me).len());
-        let joins = commits && fit.iter().any(|node| !self.chain.contains(&node) && near(node));
-        let dead = overdue.iter().any(|node| !alive.contains(node));
+        let commits = self.began_with < Some(self.log.committed);
+        let settled = commits && self.epochs.lasts(SETTLED, now);
+        let chain = self.chain.iter().copied().collect();
+        let review = Review { chain, alive, overdue, near, majority, commits, settled };
+        let back = review.back(self.epochs.laggards.all());
+        self.epochs.laggards.review(overdue, |node| back.contains(node), limit, now);
+        let laggards = self.epochs.laggards.all();
+        let others = review.fit(laggards).without(self.me).len();
         if hangs || alive.len() < majority || (unleased.contains(self.me) && others >= majority) {
             // Its own disk hangs, it reaches too few, or too slowly: another may do better.
             self.abdicate(cx);
-        } else if dead || (!overdue.is_empty() && fits >= majority) || (joins && settled) {
+        } else if review.begins_another(laggards) {
             self.stand(cx);
         }
     }

@@ -10,7 +10,7 @@
 //! | §2.1 the tail's log is what is committed; acknowledgements go back to the head, which answers | `links.rs` `go_on`, `on_ack` |
 //! | §2.1 the tail answers queries | `reads.rs` `serve_reads` |
 //! | §2.2 a member that has failed is taken out; its predecessor finds out what its new successor lacks | `head.rs` `review_chain`, `links.rs` |
-//! | §2.2 a new member becomes the tail when it has what the tail has | `head.rs` `review_chain`, `epochs.rs` `decide` |
+//! | §2.2 a new member becomes the tail when it has what the tail has | `review.rs`, `epochs.rs` `decide` |
 //! | §2.2 the head has failed: another member, whose log has all that is committed | `blocks/epochs` |
 //! | ballot durable before it is promised; nobody takes part in an earlier epoch after that | `blocks/epochs`, `replica.rs` `on_message` |
 //! | an entry is committed when the tail has an entry of its own epoch at or behind it | `links.rs` `go_on` |
@@ -50,7 +50,8 @@
 //! - *A member whose disk hangs, or that is too slow, is left out* like one that has failed, if the others are enough
 //!   (`blocks::laggards`), and taken in again ever more rarely. If a chain has committed nothing, the head has twice
 //!   the patience with the next: members that catch up behind a slow one would be left out in turn for ever. And nobody
-//!   is taken in again while a chain has committed nothing and the others are enough, for the same reason.
+//!   is taken in again before a chain has lasted for a while and committed something, nor in place of another that is
+//!   left out, if the others are enough (`review.rs`): several slow ones would be in the chain in turn.
 //! - *A reader says in its answers to heartbeats whether it holds leases of a majority*, and is left out if it does not
 //!   for long: its links may be so slow that leases end before they are renewed, and the head sees only its own.
 //! - *A candidate that was the head waits for those that it knows to work*, and does without the others. One that comes
@@ -69,6 +70,7 @@ mod links;
 mod message;
 mod reads;
 mod replica;
+mod review;
 
 use quorate_blocks::clients::{ProxyConfig, SessionClient};
 use quorate_blocks::election::ElectionTimeouts;

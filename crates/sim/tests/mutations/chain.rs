@@ -17,6 +17,7 @@ caught! { "chain",
     // Who is left out.
     members_that_come_back_while_the_chain_waits_for_another: "chain/back-in-vain" with &["reads=eager-alr"],
         of 5, under "all", at 4090;
+    slow_members_that_are_in_the_chain_in_turn: "chain/back-in-turn", of 7, under "all", at 2353;
     // Reads.
     a_lease_that_outlives_its_epoch: "epochs/promise-while-leased";
     a_tail_that_reads_before_it_has_executed_its_log: "chain/restarted-tail-reads", at 199;

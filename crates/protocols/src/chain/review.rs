@@ -1,0 +1,99 @@
+//! Whether a head goes on with its chain, and who may be in the next one.
+
+use quorate_core::{NodeId, NodeSet, mutation};
+
+/// What a head sees when it reviews its chain.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Review {
+    pub chain: NodeSet,
+    /// The head itself, and who was heard lately, inside or outside.
+    pub alive: NodeSet,
+    /// Who must leave: silent, about to stop, without leases to read under, or it holds the others up.
+    pub overdue: NodeSet,
+    /// Who has what is committed, up to what may be under way.
+    pub near: NodeSet,
+    /// Of all members of the group.
+    pub majority: usize,
+    /// Whether the chain has committed something.
+    pub commits: bool,
+    /// And has lasted for a while.
+    pub settled: bool,
+}
+
+impl Review {
+    /// Who would do for the next chain, if `laggards` are those that have held others up. One that lacks much will do
+    /// in place of one that is overdue: nobody gets entries past that one.
+    pub fn fit(&self, laggards: NodeSet) -> NodeSet {
+        let is_fit = |node: &NodeId| match self.chain.contains(*node) {
+            true => !self.overdue.contains(*node),
+            false => !laggards.contains(*node),
+        };
+        self.alive.iter().filter(is_fit).collect()
+    }
+
+    /// Who may cease to be a laggard: whoever is near a chain that has settled, or anybody if too few are left without
+    /// those that are overdue. Several that hold the others up would else be in the chain in turn, each while another
+    /// is waited for, and the others never among themselves.
+    pub fn back(&self, laggards: NodeSet) -> NodeSet {
+        let enough = self.fit(laggards).len() >= self.majority;
+        let in_turn = self.commits && mutation::active("chain/back-in-turn");
+        let at_once = in_turn || mutation::active("chain/back-in-vain");
+        match self.overdue.is_empty() {
+            true if self.settled || at_once => self.near,
+            false if !enough && mutation::active("chain/near-in-vain") => self.near,
+            false if !enough || at_once => self.alive,
+            _ => NodeSet::EMPTY,
+        }
+    }
+
+    /// Whether another epoch is to begin: without one that is dead, or overdue if the others are enough; or with one
+    /// that has caught up.
+    pub fn begins_another(&self, laggards: NodeSet) -> bool {
+        let fit = self.fit(laggards);
+        let dead = self.overdue.iter().any(|node| !self.alive.contains(node));
+        let joins = fit.intersection(self.near).iter().any(|node| !self.chain.contains(node));
+        dead || (!self.overdue.is_empty() && fit.len() >= self.majority) || (joins && self.settled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(digits: &str) -> NodeSet {
+        digits.chars().filter_map(|digit| NodeId::new(digit.to_digit(10)?.into())).collect()
+    }
+
+    #[test]
+    fn a_chain_of_five_members_goes_on_until_others_do_better() {
+        // chain, alive, overdue, near, laggards, whether it has settled → who comes back, whether an epoch begins
+        let table = "
+            12345 12345 -  12345 -  yes -    no
+            12345 12345 4  12345 -  yes -    yes
+            12345 1235  4  12345 -  no  -    yes
+            1234  12345 -  12345 -  yes -    yes
+            1234  12345 -  12345 -  no  -    no
+            1234  12345 -  1234  -  yes -    no
+            1234  12345 -  12345 5  yes 5    yes
+            1234  12345 -  1234  5  yes -    no
+            1234  12345 -  12345 5  no  -    no
+            1234  12345 4  12345 5  yes -    yes
+            1234  12345 4  12345 5  no  -    yes
+            123   12345 3  123   45 no  45   yes
+            123   12345 3  123   4  no  -    yes
+            123   123   3  123   -  yes -    no
+            123   12    3  123   -  no  -    yes
+        ";
+        for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            let words: Vec<_> = line.split_whitespace().collect();
+            let sets: Vec<_> = words[..5].iter().map(|word| set(word)).collect();
+            let [chain, alive, overdue, near, laggards] = sets[..] else { unreachable!("five sets") };
+            let settled = words[5] == "yes";
+            let review = Review { chain, alive, overdue, near, majority: 3, commits: settled, settled };
+            let back = review.back(laggards).intersection(laggards);
+            let rest = laggards.iter().filter(|node| !back.contains(*node)).collect();
+            assert_eq!(back, set(words[6]), "who comes back: {line}");
+            assert_eq!(review.begins_another(rest), words[7] == "yes", "another epoch: {line}");
+        }
+    }
+}
