@@ -73,7 +73,7 @@ fn a_first_entry_that_ends_no_keys_time() {
 #[test]
 fn an_entry_that_is_forwarded_before_it_is_durable() {
     let finds = |checker: &str| checker == "update-propagation";
-    crate::assert_caught_by("chain", "chain/forward-at-once", &[], 5, crate::PASSING, 34, finds);
+    crate::assert_caught_by("chain", "chain/forward-at-once", &[], 5, crate::PASSING, 179, finds);
 }
 
 /// A tail has asked about a read and reads again when another epoch has begun; only then the answers come.
