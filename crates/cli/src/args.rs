@@ -543,7 +543,10 @@ pub struct Simulated {
     /// Clients, all together
     #[arg(long)]
     pub clients: Option<usize>,
-    /// The most bytes of the strings that they write, such as 1MiB; most are far shorter [default: a few bytes]
+    /// Clients beside them that do nothing but read, and hardly pause [default: none]
+    #[arg(long)]
+    pub readers: Option<usize>,
+    /// The most bytes of the strings that clients write, such as 1MiB; most are far shorter [default: a few bytes]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub values: Option<usize>,
     /// How long the fault phase is, such as 8s or 500ms

@@ -40,6 +40,7 @@ fn options(protocol: &dyn AnyProtocol, args: Simulated, runs: u64) -> Result<Opt
         seed: args.seed,
         runs,
         clients: args.clients.unwrap_or(default.clients),
+        readers: args.readers.unwrap_or(default.readers),
         values: args.values.unwrap_or(default.values),
         duration: args.duration.unwrap_or(default.duration),
         until: args.until,
@@ -77,14 +78,15 @@ fn explore(args: Sim) -> Result<(), Failure> {
         || run.proxies.is_some()
         || run.clients.is_some()
         || run.until.is_some()
+        || run.readers.is_some()
         || run.values.is_some()
         || run.groups.groups.is_some()
         || run.groups.group_keys.is_some()
         || run.diskless
     {
         return Err(Failure::wrong(
-            "an exploration has no sites, proxies, clients, values, groups or duration, and its nodes have disks: see \
-             its bounds",
+            "an exploration has no sites, proxies, clients, readers, values, groups or duration, and its nodes have \
+             disks: see its bounds",
         ));
     }
     let bounds = Bounds {

@@ -28,6 +28,8 @@ pub struct Options {
     pub runs: u64,
     /// Clients, all together; up to 1000.
     pub clients: usize,
+    /// Clients beside them that do nothing but read, and hardly pause; up to 1000.
+    pub readers: usize,
     /// The most bytes of the strings that they write, which mostly have few; 0: all are short.
     pub values: usize,
     /// How long the fault phase is, in virtual time.
@@ -53,6 +55,7 @@ impl Default for Options {
             seed: 0,
             runs: 1000,
             clients: 10,
+            readers: 0,
             values: 0,
             duration: Duration::from_secs(8),
             until: None,
@@ -87,6 +90,9 @@ pub enum OptionsError {
     /// More or fewer clients than can be simulated.
     #[error("{0} clients: choose 1 to 1000")]
     Clients(usize),
+    /// More readers than can be simulated.
+    #[error("{0} readers: choose 0 to 1000")]
+    Readers(usize),
     /// Data in memory alone, of a protocol that relies on what it has written.
     #[error(
         "{0} keeps its data on disks: --diskless is for protocols that run with --durability none, such as hermes"
@@ -117,6 +123,9 @@ impl Options {
         }
         if !(1..=1000).contains(&self.clients) {
             return Err(OptionsError::Clients(self.clients));
+        }
+        if self.readers > 1000 {
+            return Err(OptionsError::Readers(self.readers));
         }
         if self.values > MAX_VALUES {
             return Err(OptionsError::Values(self.values));
@@ -157,6 +166,7 @@ impl Options {
         }
         flag(self.faults != default.faults, "faults", self.faults.to_string());
         flag(self.clients != default.clients, "clients", self.clients.to_string());
+        flag(self.readers != default.readers, "readers", self.readers.to_string());
         flag(self.values != default.values, "values", self.values.to_string());
         flag(self.duration != default.duration, "duration", milliseconds(self.duration));
         if let Some(until) = self.until {

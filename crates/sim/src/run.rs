@@ -389,7 +389,7 @@ fn build(
         consistency,
         order: WriteOrder::default(),
         work: Workload::new(
-            options.clients,
+            (options.clients, options.readers),
             hosts.len(),
             duration,
             (options.values, can.multi_key),

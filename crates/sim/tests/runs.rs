@@ -237,6 +237,26 @@ fn nothing_is_expected_of_a_predecessor_whose_disk_was_rolled_back() {
     assert_passes("craq", &Options { nodes: 5, ..seed(5591, "all", &[]) });
 }
 
+/// What the replica nearby says tells a proxy nothing of its leader.
+#[test]
+fn writes_go_on_beside_clients_that_read_nearby_all_the_time() {
+    let nearby: &[(&str, &[&str])] = &[
+        ("multipaxos", &["reads=alr"]),
+        ("raft", &["reads.at=nearest"]),
+        ("raft", &["reads=alr"]),
+        ("zab", &["reads=local"]),
+        ("zab", &["reads=alr"]),
+        ("bodega", &[]),
+        ("quorum-leases", &[]),
+        ("craq", &[]),
+        ("hermes", &["reads=eager-alr"]),
+    ];
+    for (protocol, settings) in nearby {
+        let settings = settings.iter().map(ToString::to_string).collect();
+        assert_passes(protocol, &Options { settings, readers: 3, runs: 50, ..Options::default() });
+    }
+}
+
 /// They ask no clock for anything but when keys expire.
 #[test]
 fn clocks_that_lie_never_hurt_epaxos_and_zab() {

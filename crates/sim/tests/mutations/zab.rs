@@ -1,6 +1,9 @@
 //! Each rule of ZAB, weakened on purpose.
 
-use crate::{RESTLESS, assert_goes_wrong};
+use quorate_protocols::registry::named;
+use quorate_sim::{Options, caught};
+
+use crate::{RESTLESS, SEEDS, assert_goes_wrong};
 
 /// With one entry in a message as well: histories are synchronized in several steps.
 const SINGLE: &[&str] = &["heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms", "append.bytes=1"];
@@ -52,6 +55,12 @@ fn a_proxy_that_takes_answers_from_nearby_for_the_leaders() {
     let text = trace!("zab", "writes-beside-reads-nearby");
     let waits = |text: &str| !text.contains("p2 #2 = Done");
     assert_goes_wrong("zab", "proxy/nearby-for-target", text, waits);
+    // And at random, where clients read all the time.
+    let settings = vec!["reads=local".to_owned()];
+    let options = Options { settings, readers: 3, ..Options::default() };
+    let found = caught(named("zab"), "proxy/nearby-for-target", &options, SEEDS).expect("valid options");
+    let (seed, violation) = found.expect("it goes unnoticed");
+    println!("proxy/nearby-for-target: seed {seed}: {violation:.200}");
 }
 
 /// A leader that was replaced and does not know says where it has appended an entry; another's is decided there.
