@@ -13,7 +13,8 @@ use super::replica::{Replica, Timer};
 use super::review::Review;
 use super::{Message, PIPELINE_BYTES};
 
-/// An epoch lasts for so many election timeouts at least before one is begun to take somebody in.
+/// An epoch lasts for so many election timeouts at least before one is begun to take somebody in, and so many times as
+/// long as it took to commit something: the next one will take as long, and writes wait meanwhile.
 const SETTLED: u32 = 4;
 
 /// The patience with a chain that commits nothing doubles so often at most.
@@ -23,6 +24,8 @@ const MOST_DOUBLED: u32 = 3;
 #[derive(Debug)]
 pub struct Head {
     since: Time,
+    /// How long it took until the chain committed something.
+    began: Option<Duration>,
     /// Up to where each other member's log is durable.
     durable: BTreeMap<NodeId, u64>,
     /// When each reader last believed leases of a majority.
@@ -40,6 +43,7 @@ impl Head {
     pub(super) fn new(since: Time) -> Head {
         Head {
             since,
+            began: None,
             durable: BTreeMap::new(),
             leased: BTreeMap::new(),
             links: BTreeMap::new(),
@@ -143,9 +147,12 @@ impl Replica {
         let near = self.epochs.members.voters.iter().filter(near).collect();
         let majority = self.epochs.members.voters.majority();
         let commits = self.began_with < Some(self.log.committed);
-        let settled = commits && self.epochs.lasts(SETTLED, now);
+        let lasted = now.since(head.since);
+        let began = commits.then(|| *head.began.get_or_insert(lasted));
+        let is_long = |began: Duration| lasted >= SETTLED * began || mutation::active("chain/in-too-soon");
+        let settled = began.is_some_and(is_long) && self.epochs.lasts(SETTLED, now);
         let chain = self.chain.iter().copied().collect();
-        let review = Review { chain, alive, overdue, near, majority, commits, settled };
+        let review = Review { chain, alive, overdue, near, majority, settled };
         let back = review.back(self.epochs.laggards.all());
         self.epochs.laggards.review(overdue, |node| back.contains(node), limit, now);
         let laggards = self.epochs.laggards.all();

@@ -51,7 +51,8 @@
 //!   (`blocks::laggards`), and taken in again ever more rarely. If a chain has committed nothing, the head has twice
 //!   the patience with the next: members that catch up behind a slow one would be left out in turn for ever. And nobody
 //!   is taken in again before a chain has lasted for a while and committed something, nor in place of another that is
-//!   left out, if the others are enough (`review.rs`): several slow ones would be in the chain in turn.
+//!   left out, if the others are enough (`review.rs`): several slow ones would be in the chain in turn. Where a chain
+//!   is slow, that while is long: each new chain has to begin, and writes wait meanwhile.
 //! - *A reader says in its answers to heartbeats whether it holds leases of a majority*, and is left out if it does not
 //!   for long: its links may be so slow that leases end before they are renewed, and the head sees only its own.
 //! - *A candidate that was the head waits for those that it knows to work*, and does without the others. One that comes

@@ -14,9 +14,7 @@ pub(super) struct Review {
     pub near: NodeSet,
     /// Of all members of the group.
     pub majority: usize,
-    /// Whether the chain has committed something.
-    pub commits: bool,
-    /// And has lasted for a while.
+    /// Whether the chain has committed something, and has lasted for so long that another one may begin.
     pub settled: bool,
 }
 
@@ -36,8 +34,7 @@ impl Review {
     /// is waited for, and the others never among themselves.
     pub fn back(&self, laggards: NodeSet) -> NodeSet {
         let enough = self.fit(laggards).len() >= self.majority;
-        let in_turn = self.commits && mutation::active("chain/back-in-turn");
-        let at_once = in_turn || mutation::active("chain/back-in-vain");
+        let at_once = mutation::active("chain/back-in-turn");
         match self.overdue.is_empty() {
             true if self.settled || at_once => self.near,
             false if !enough && mutation::active("chain/near-in-vain") => self.near,
@@ -89,7 +86,7 @@ mod tests {
             let sets: Vec<_> = words[..5].iter().map(|word| set(word)).collect();
             let [chain, alive, overdue, near, laggards] = sets[..] else { unreachable!("five sets") };
             let settled = words[5] == "yes";
-            let review = Review { chain, alive, overdue, near, majority: 3, commits: settled, settled };
+            let review = Review { chain, alive, overdue, near, majority: 3, settled };
             let back = review.back(laggards).intersection(laggards);
             let rest = laggards.iter().filter(|node| !back.contains(*node)).collect();
             assert_eq!(back, set(words[6]), "who comes back: {line}");

@@ -15,9 +15,9 @@ caught! { "chain",
     a_commit_without_an_entry_of_the_own_epoch: "chain/commit-earlier-epochs" with RESTLESS, at 1;
     a_new_link_on_which_nothing_is_sent_again: "chain/links-agree-unseen" with RESTLESS, at 2;
     // Who is left out.
-    members_that_come_back_while_the_chain_waits_for_another: "chain/back-in-vain" with &["reads=eager-alr"],
-        of 5, under "all", at 4090;
     slow_members_that_are_in_the_chain_in_turn: "chain/back-in-turn", of 7, under "all", at 2353;
+    a_member_that_is_taken_in_while_a_slow_chain_has_just_begun: "chain/in-too-soon" with &["reads=eager-alr"],
+        of 7, under "all", at 1883;
     // Reads.
     a_lease_that_outlives_its_epoch: "epochs/promise-while-leased";
     a_tail_that_reads_before_it_has_executed_its_log: "chain/restarted-tail-reads", at 199;
