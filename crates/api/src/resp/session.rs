@@ -206,6 +206,11 @@ impl Session {
         self.state.connection
     }
 
+    /// Keeps a request until what it depends on is known.
+    fn hold(&mut self, frame: &[u8], words: &[Word]) {
+        self.held = Some(Box::new((Bytes::copy_from_slice(frame), words.to_vec())));
+    }
+
     /// Bytes of replies that wait for earlier ones, of a transaction before its EXEC, and of a request that waits or is
     /// being encoded.
     pub(super) fn held(&self) -> usize {
@@ -342,9 +347,7 @@ impl Session {
             }
             if let Shape::Users = &ask.shape {
                 self.learn_users(outcome, shared, context);
-                if let Some(after) = ask.after {
-                    context.output.append(*after);
-                }
+                append(context.output, ask.after);
                 continue;
             }
             if let Shape::Watch { keys, watch } = &ask.shape {
@@ -375,9 +378,7 @@ impl Session {
             }
             let is_error = writer.out.get(before) == Some(b'-');
             shared.stats.note(ask.command, context.now.since(ask.asked), is_error);
-            if let Some(after) = ask.after {
-                context.output.append(*after);
-            }
+            append(context.output, ask.after);
         }
     }
 
@@ -434,7 +435,7 @@ impl Session {
             && !self.replies.asks.is_empty()
             && (spec.name == EXEC || spec.flags.contains(&"readonly"));
         if comes_after_writes || spec.name == EXEC && self.state.watch.is_pending() {
-            self.held = Some(Box::new((Bytes::copy_from_slice(frame), words.to_vec())));
+            self.hold(frame, words);
             return;
         }
         let resp3 = self.state.resp3;
@@ -708,6 +709,13 @@ fn is_executed(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Done(bytes) => matches!(Reply::from_bytes(bytes.clone()), Ok(Reply::Batch(Some(_)))),
         Outcome::Failed(_) => false,
+    }
+}
+
+/// Replies that were known at once go out behind the one that they waited for.
+fn append(output: &mut Output, after: Option<Box<Output>>) {
+    if let Some(after) = after {
+        output.append(*after);
     }
 }
 

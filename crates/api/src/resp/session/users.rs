@@ -27,7 +27,7 @@ impl Session {
             return true;
         }
         if !self.may_judge(spec, args, shared, context) {
-            self.held = Some(Box::new((Bytes::copy_from_slice(frame), words.to_vec())));
+            self.hold(frame, words);
             return false;
         }
         if let Err(denial) = self.judge(spec, args, shared, context) {
