@@ -138,6 +138,7 @@ impl Load {
         shared.stop.store(true, Ordering::Relaxed);
         clients.into_iter().for_each(|client| client.join().unwrap());
         let acknowledged = std::mem::take(&mut *shared.acknowledged.lock().unwrap());
+        assert!(acknowledged.len() > TO_LOSE, "the test must have something to lose");
         for node in nodes {
             let mut connection = Connection::open(&node.resp).unwrap();
             for key in &acknowledged {
