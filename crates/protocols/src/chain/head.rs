@@ -25,7 +25,7 @@ const MOST_DOUBLED: u32 = 3;
 pub struct Head {
     since: Time,
     /// How long it took until the chain committed something.
-    began: Option<Duration>,
+    first_commit: Option<Duration>,
     /// Up to where each other member's log is durable.
     durable: BTreeMap<NodeId, u64>,
     /// When each reader last believed leases of a majority.
@@ -43,7 +43,7 @@ impl Head {
     pub(super) fn new(since: Time) -> Head {
         Head {
             since,
-            began: None,
+            first_commit: None,
             durable: BTreeMap::new(),
             leased: BTreeMap::new(),
             links: BTreeMap::new(),
@@ -148,9 +148,9 @@ impl Replica {
         let majority = self.epochs.members.voters.majority();
         let commits = self.began_with < Some(self.log.committed);
         let lasted = now.since(head.since);
-        let began = commits.then(|| *head.began.get_or_insert(lasted));
-        let is_long = |began: Duration| lasted >= SETTLED * began || mutation::active("chain/in-too-soon");
-        let settled = began.is_some_and(is_long) && self.epochs.lasts(SETTLED, now);
+        let first_commit = commits.then(|| *head.first_commit.get_or_insert(lasted));
+        let is_long = |took: Duration| lasted >= SETTLED * took || mutation::active("chain/in-too-soon");
+        let settled = first_commit.is_some_and(is_long) && self.epochs.lasts(SETTLED, now);
         let chain = self.chain.iter().copied().collect();
         let review = Review { chain, alive, overdue, near, majority, settled };
         let back = review.back(self.epochs.laggards.all());

@@ -33,14 +33,12 @@ impl Review {
     /// those that are overdue. Several that hold the others up would else be in the chain in turn, each while another
     /// is waited for, and the others never among themselves.
     pub fn back(&self, laggards: NodeSet) -> NodeSet {
-        let enough = self.fit(laggards).len() >= self.majority;
-        let at_once = mutation::active("chain/back-in-turn");
-        match self.overdue.is_empty() {
-            true if self.settled || at_once => self.near,
-            false if !enough && mutation::active("chain/near-in-vain") => self.near,
-            false if !enough || at_once => self.alive,
-            _ => NodeSet::EMPTY,
+        let waits = !self.overdue.is_empty();
+        let may = if waits { self.fit(laggards).len() < self.majority } else { self.settled };
+        if !may && !mutation::active("chain/back-in-turn") {
+            return NodeSet::EMPTY;
         }
+        if waits && !mutation::active("chain/near-in-vain") { self.alive } else { self.near }
     }
 
     /// Whether another epoch is to begin: without one that is dead, or overdue if the others are enough; or with one

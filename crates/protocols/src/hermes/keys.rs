@@ -21,7 +21,7 @@ pub struct Timestamp {
     pub epoch: u64,
     /// Counts the key's versions.
     pub version: u64,
-    /// Who has written it, and in which life (`memory.rs`); 0: the group began with it.
+    /// Who has written it, and in which incarnation (`memory.rs`); 0: the group began with it.
     pub writer: u64,
 }
 wire_struct!(Timestamp { epoch, version, writer });

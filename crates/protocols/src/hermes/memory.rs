@@ -94,8 +94,9 @@ impl Replica {
         self.loss.is_some_and(|loss| !loss.made_up)
     }
 
-    /// Who writes here, in timestamps: the member, and behind a restart the ballot that it had promised before. In each
-    /// life that writes this is another: it is live only in epochs behind that ballot, which it promises first.
+    /// Who writes here, in timestamps: the member and its incarnation, which behind a restart is named by the ballot
+    /// that was promised before. Each one that writes has a name of its own: it is live only in epochs behind that
+    /// ballot, and promises theirs first.
     pub(super) fn writer(&self) -> u64 {
         let known = self.loss.filter(|_| !mutation::active("hermes/writer-of-former-life"));
         let life = known.map_or(0, |loss| loss.promised.number());

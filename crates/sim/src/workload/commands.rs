@@ -114,10 +114,8 @@ pub(super) fn draw(random: &mut Random, unique: u64, reads: f64, several: Severa
 }
 
 /// A read of one short key.
-pub(super) fn look(random: &mut Random) -> Command {
-    Command::Get {
-        key: text(random.pick::<&str>(&[STRINGS[0], STRINGS[1], STRINGS[2], COUNTERS[0], COUNTERS[1]])),
-    }
+pub(super) fn get(random: &mut Random) -> Command {
+    Command::Get { key: text(random.pick::<&str>(&[&STRINGS[..], &COUNTERS].concat())) }
 }
 
 /// What a read may miss, if it may.

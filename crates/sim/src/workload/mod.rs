@@ -25,7 +25,7 @@ use quorate_store::{Command, Reply};
 use crate::eras::in_era;
 use crate::sizes::Sizes;
 
-use commands::{Several, bound, draw, every_key, keys, look, transaction};
+use commands::{Several, bound, draw, every_key, get, keys, transaction};
 
 /// Operations that each client must complete after everything has healed.
 const QUOTA: u32 = 3;
@@ -34,8 +34,8 @@ const QUOTA: u32 = 3;
 const ERA_UNKNOWNS: u32 = 6;
 
 /// Streams of those who read every key in the end, and of restless readers, are from these on.
-const READER: u64 = 1 << 32;
-const RESTLESS: u64 = 1 << 33;
+const READER_STREAMS: u64 = 1 << 32;
+const RESTLESS_STREAMS: u64 = 1 << 33;
 /// The longest time between an answer and the next question of a restless reader.
 const RESTLESS_PAUSE: Nanos = 20 * MILLISECOND;
 
@@ -113,8 +113,8 @@ pub(crate) struct Workload {
 }
 
 impl Lane {
-    /// A lane that reads.
-    fn reader(host: usize, stream: u64) -> Lane {
+    /// One that has not begun, and will only read.
+    fn new(host: usize, stream: u64) -> Lane {
         Lane {
             host,
             stream,
@@ -181,7 +181,7 @@ impl Workload {
                 host: if client % window == 0 { host } else { usize::MAX },
                 reads: if random.chance(0.2) { 1.0 } else { reads },
                 random,
-                ..Lane::reader(0, 0)
+                ..Lane::new(0, 0)
             }
         });
         let mut lanes: Vec<_> = lanes.collect();
@@ -192,7 +192,7 @@ impl Workload {
         }
         lanes.extend((0..readers).map(|reader| {
             let random = restless.fork();
-            Lane { restless: true, random, ..Lane::reader(reader % hosts, RESTLESS | reader as u64) }
+            Lane { restless: true, random, ..Lane::new(reader % hosts, RESTLESS_STREAMS | reader as u64) }
         }));
         Workload {
             lanes,
@@ -252,7 +252,7 @@ impl Workload {
     /// What a lane asks next, of what `fits` the groups; `None` when it has done its share.
     pub fn next(&mut self, lane: usize, fits: &dyn Fn(&Command) -> bool) -> Option<Ask> {
         if self.lanes[lane].restless {
-            return self.next_look(lane, fits);
+            return self.next_restless_read(lane, fits);
         }
         let Workload { lanes, healed, unique, several, era, unknown, bounds, sizes, .. } = self;
         let lane = &mut lanes[lane];
@@ -298,13 +298,13 @@ impl Workload {
     }
 
     /// What a restless reader asks next.
-    fn next_look(&mut self, lane: usize, fits: &dyn Fn(&Command) -> bool) -> Option<Ask> {
+    fn next_restless_read(&mut self, lane: usize, fits: &dyn Fn(&Command) -> bool) -> Option<Ask> {
         if self.healed && self.lanes.iter().filter(|lane| !lane.restless).all(Lane::is_done) {
             return None;
         }
         let random = &mut self.lanes[lane].random;
         let command = loop {
-            let mut command = look(random);
+            let mut command = get(random);
             in_era(&mut command, self.era);
             if fits(&command) {
                 break command;
@@ -350,7 +350,7 @@ impl Workload {
         let first = self.lanes.len();
         for host in hosts {
             let script = Some(every_key(self.era));
-            self.lanes.push(Lane { script, ..Lane::reader(host, READER | host as u64) });
+            self.lanes.push(Lane { script, ..Lane::new(host, READER_STREAMS | host as u64) });
         }
         first..self.lanes.len()
     }
