@@ -1,7 +1,9 @@
 //! What one slot of a log carries: client entries that are executed together, under one time.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
-use quorate_core::{Decoder, Encoder, ProcessId, Roster, Wall, Wire, WireError, wire_enum};
+use quorate_core::{Decoder, Encoder, ProcessId, Roster, Wall, Wire, WireError, mutation, wire_enum};
 
 use crate::membership::Configuration;
 
@@ -54,6 +56,11 @@ wire_enum!(Entry {
 });
 
 impl Entry {
+    /// A write without a command: whoever asked for it has given it up, or keeps its session only.
+    fn is_given_up(&self) -> bool {
+        matches!(self, Entry::Write { command, .. } if command.is_empty())
+    }
+
     /// The encoded command of a write.
     pub fn command(&self) -> Option<&Bytes> {
         match self {
@@ -226,6 +233,16 @@ impl Builder {
         next
     }
 
+    /// Those of these writes of a session that still wait will use up their numbers and do nothing else.
+    pub fn give_up(&mut self, session: u64, numbers: &BTreeSet<u64>) {
+        for entry in &mut self.entries {
+            let Entry::Write { session: of, seq, command, .. } = entry else { continue };
+            if *of == session && numbers.contains(seq) {
+                self.bytes -= std::mem::take(command).len();
+            }
+        }
+    }
+
     /// About how many bytes the batch has when it is encoded.
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -237,18 +254,24 @@ impl Builder {
     }
 
     /// Takes as much as one slot may carry, stamped with a time. With nothing waiting, a batch that only tells time.
+    ///
+    /// Writes that their clients have given up do nothing but use up their numbers, and are not counted: where slots
+    /// are slow and carry little, what clients still wait for would come behind all of them, and be given up too.
     pub fn take(&mut self, limits: Limits, time: Wall) -> Bytes {
         let mut out = Encoder::with_capacity(TIME_BYTES + self.bytes.min(limits.bytes));
         time.encode(&mut out);
-        let mut taken = 0;
+        let (mut counted, mut is_first) = (0, true);
         while let Some(entry) = self.entries.front() {
-            if taken > 0 && (taken == limits.entries || out.len() + size(entry) > limits.bytes) {
+            let counts = !entry.is_given_up() || mutation::active("batch/given-up-counts");
+            let full = (counts && counted == limits.entries) || out.len() + size(entry) > limits.bytes;
+            if full && !is_first {
                 break;
             }
             entry.encode(&mut out);
             self.bytes -= size(entry);
             self.entries.pop_front();
-            taken += 1;
+            counted += usize::from(counts);
+            is_first = false;
         }
         out.into_bytes()
     }
@@ -280,12 +303,14 @@ mod tests {
     #[allow(clippy::type_complexity, reason = "a table")]
     fn batches_respect_their_limits_and_keep_the_order() {
         // entries waiting (command bytes) | limits (entries, bytes) | entries per batch
-        let table: [(&[usize], (usize, usize), &[usize]); 5] = [
+        let table: [(&[usize], (usize, usize), &[usize]); 7] = [
             (&[], (10, 1000), &[0]),
             (&[10, 10, 10], (10, 1000), &[3]),
             (&[10, 10, 10], (2, 1000), &[2, 1]),
             (&[100, 100, 100], (10, 250), &[1, 1, 1]),
             (&[5000, 10], (10, 1000), &[1, 1]),
+            (&[0, 10, 0, 0, 10, 10], (1, 1000), &[4, 1, 1]),
+            (&[0, 0, 0, 0], (1, 80), &[2, 2]),
         ];
         for (waiting, (entries, bytes), expected) in table {
             let mut builder = Builder::new();
@@ -318,6 +343,20 @@ mod tests {
         let left = Batch::decode(&builder.take(Limits { entries: 9, bytes: 1000 }, Wall::ZERO));
         let left = left.unwrap().unwrap().entries;
         assert!(matches!(left[..], [Entry::Write { session: 2, seq: 3, .. }]), "{left:?}");
+        assert_eq!(builder.bytes(), 0);
+    }
+
+    #[test]
+    fn writes_that_are_given_up_keep_their_places_and_nothing_else() {
+        let mut builder = Builder::new();
+        (1..=3).for_each(|seq| builder.push(write(seq, 10)));
+        builder.push(Entry::Write { session: 2, seq: 2, low: 1, command: vec![b'x'; 10].into() });
+        builder.give_up(1, &[2, 3, 4].into());
+        builder.give_up(1, &[2].into());
+        let value = builder.take(Limits { entries: 9, bytes: 1000 }, Wall::ZERO);
+        let lengths = |entry: &Entry| entry.command().map(Bytes::len);
+        let batch = Batch::decode(&value).unwrap().unwrap();
+        assert_eq!(batch.entries.iter().map(lengths).collect::<Vec<_>>(), [10, 0, 0, 10].map(Some));
         assert_eq!(builder.bytes(), 0);
     }
 

@@ -24,7 +24,7 @@ pub fn intake(settings: &mut Settings) -> Result<IntakeConfig, SettingsError> {
                 "batch.entries",
                 1024,
                 1..=65536,
-                "Commands in one slot, log entry or instance, at most",
+                "Commands in one slot, log entry or instance, at most; what was given up does not count",
             )? as usize,
             bytes: settings.bytes(
                 "batch.bytes",

@@ -162,6 +162,7 @@ impl Intake {
         self.routes.insert(session, (proxy, nonce));
         // What is below `low` was answered, and so executed, whether this replica has got there or not.
         let mut next = self.admitted.get(&session).copied().unwrap_or(0).max(executed).max(low);
+        let mut given_up = BTreeSet::new();
         for (seq, command) in writes {
             if seq < next {
                 // In the log already; if executed, the answer was lost.
@@ -173,6 +174,7 @@ impl Intake {
                     Verdict::NoSession if std::mem::take(&mut question) => {
                         self.builder.push(Entry::Write { session, seq, low, command });
                     }
+                    Verdict::Next | Verdict::Gap if command.is_empty() => drop(given_up.insert(seq)),
                     Verdict::NoSession | Verdict::Next | Verdict::Forgotten | Verdict::Gap => {}
                 }
             } else if seq == next && self.builder.bytes() + command.len() <= self.max_bytes {
@@ -185,6 +187,10 @@ impl Intake {
             }
         }
         self.admitted.insert(session, next);
+        // Where slots are slow and carry little, what nobody waits for any more would hold up what somebody does.
+        if !given_up.is_empty() && !mutation::active("intake/given-up-waits") {
+            self.builder.give_up(session, &given_up);
+        }
     }
 
     /// A value that was taken from here will never be executed: what is in it waits again. Writes behind it in its

@@ -25,6 +25,7 @@
 //! | `putex p1 KEY VALUE MILLIS` | as `put`, for a key that lives for so many milliseconds |
 //! | `get p1 KEY within 50ms`, `get p1 KEY within 3` | the answer may be so old, or miss so many writes |
 //! | `stream p1 2` | what a proxy is asked from now on comes from its second client, which does not wait for the first |
+//! | `patience 2s` | clients give up what they ask from now on after so long; in the beginning, after an hour |
 //! | `limit p1 BYTES` | an operator bounds what keys and values may take |
 //! | `user p1 NAME`, `users p1` | a user is made who may do nothing; how often users were changed |
 //! | `selector p1 NAME` | a user gets a selector that allows nothing, which needs feature level 2 |

@@ -73,6 +73,8 @@ pub(super) struct ScriptedCluster {
     cuts: Vec<(NodeId, NodeId)>,
     now: Time,
     asked: u64,
+    /// How long clients wait for the answers to what they ask.
+    patience: Duration,
     /// Operators' requests.
     orders: BTreeSet<RequestId>,
     /// Whether facts are shown.
@@ -133,6 +135,7 @@ impl ScriptedCluster {
             cuts: Vec::new(),
             now: Time::ZERO + START,
             asked: 0,
+            patience: PATIENCE,
             orders: BTreeSet::new(),
             facts: false,
             transcript: Transcript::default(),
@@ -162,6 +165,7 @@ impl ScriptedCluster {
                     number.parse().map_err(|_| format!("`{number}`: write the number of a client"))?;
                 self.node(words::proxy(proxy)?)?.stream = number;
             }
+            ["patience", duration] => self.patience = words::duration(duration)?,
             ["del", proxy, key] => self.ask(proxy, Command::Delete { keys: vec![text(key)] })?,
             ["limit", proxy, bytes] => {
                 let bytes = bytes.parse().map_err(|_| format!("`{bytes}`: write a number of bytes"))?;
@@ -391,9 +395,10 @@ impl ScriptedCluster {
         let id = words::proxy(proxy)?;
         self.asked += 1;
         let (at, number) = (self.instant(id), RequestId(self.asked));
+        let deadline = at.now + self.patience;
         let node = self.node(id)?;
         let (stream, after) = (node.stream, node.seen);
-        let request = Request { stream, access, command, deadline: at.now + PATIENCE, after };
+        let request = Request { stream, access, command, deadline, after };
         let process = node.process.as_mut().ok_or_else(|| format!("p{id} is down"))?;
         process.take(Input::Request(number, request)).expect("a request is no frame");
         process.step(at);

@@ -96,6 +96,15 @@ fn an_image_without_the_limit_on_the_data() {
     assert_goes_wrong("multipaxos", "snapshot/no-limit", text, accepts);
 }
 
+/// At random this takes 8,549 clusters of seven nodes with chains, in which members are slow for good.
+#[test]
+fn writes_that_wait_behind_what_was_given_up() {
+    let text = trace!("paxos/multipaxos", "writes-that-were-given-up");
+    let waits = |text: &str| !text.contains("p1 #6 = Done");
+    assert_goes_wrong("multipaxos", "batch/given-up-counts", text, waits);
+    assert_goes_wrong("multipaxos", "intake/given-up-waits", text, waits);
+}
+
 #[test]
 fn a_command_above_the_feature_level_that_is_executed() {
     let text = trace!("paxos/multipaxos", "feature-level");
