@@ -46,10 +46,10 @@ fn campaigns_of_epaxos_pass_with_one_two_and_four_nodes() {
 
 /// Reads that were repeated while they waited took an instance each, for ever (328); a snapshot hid from an owner
 /// that its instance had become a no-op (343). A write that was lost to a no-op waited again behind the later ones of
-/// its session, which were proposed in vain, and then admitted once more each time (6235). Replicas whose disks hang
-/// rejected recoveries by ballots that were not durable (5860). All that a slow owner proposed became no-ops (1294).
-/// Nobody was left who remembered whether others interfere with an instance of a lost node (the rest), since traces are
-/// forgotten all the time here.
+/// its session, which were proposed in vain, and then admitted once more each time; and reads that nobody waited for
+/// any more took an instance each (6235). Replicas whose disks hang rejected recoveries by ballots that were not
+/// durable (5860). All that a slow owner proposed became no-ops (1294). Nobody was left who remembered whether others
+/// interfere with an instance of a lost node (the rest), since traces are forgotten all the time here.
 #[test]
 fn epaxos_gets_on_where_it_did_not() {
     for seed in [328, 343, 6235] {

@@ -1,18 +1,24 @@
 //! Reads that wait for an instance of their own, each once, however often its proxy repeats it: otherwise a replica
-//! that is slow would be made slower by those who wait for it.
+//! that is slow would be made slower by those who wait for it. What is not repeated any more has been given up: it must
+//! not hold up what somebody waits for.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
-use quorate_core::ProcessId;
+use quorate_core::{ProcessId, Time, mutation};
 
 use crate::clients::PendingRead;
+use crate::clients::proxy::MAX_PATIENCE;
+
+/// A read that was not repeated for so long has been given up. Or its repetitions were lost, and the next one is taken.
+const GIVEN_UP: Duration = Duration::from_secs(3 * MAX_PATIENCE.as_secs());
 
 /// See the file comment.
 #[derive(Debug, Default)]
 pub struct ReadQueue {
     waiting: VecDeque<PendingRead>,
-    /// Those and what was taken, until it is answered.
-    known: BTreeSet<(ProcessId, u64, u64)>,
+    /// When those and what was taken were last asked for, until they are answered.
+    known: BTreeMap<(ProcessId, u64, u64), Time>,
     bytes: usize,
 }
 
@@ -22,11 +28,25 @@ fn name(read: &PendingRead) -> (ProcessId, u64, u64) {
 
 impl ReadQueue {
     /// Holds about so many bytes; what is beyond is dropped, and repeated later.
-    pub fn add(&mut self, reads: Vec<PendingRead>, max_bytes: usize) {
+    pub fn add(&mut self, reads: Vec<PendingRead>, max_bytes: usize, now: Time) {
         for read in reads {
-            if self.bytes + read.command.len() <= max_bytes && self.known.insert(name(&read)) {
+            if let Some(asked) = self.known.get_mut(&name(&read)) {
+                *asked = now;
+            } else if self.bytes + read.command.len() <= max_bytes {
+                self.known.insert(name(&read), now);
                 self.again(read);
             }
+        }
+    }
+
+    /// Forgets those that have waited longest and were given up.
+    pub fn forget_given_up(&mut self, now: Time) {
+        while let Some(read) = self.waiting.front()
+            && self.known.get(&name(read)).is_some_and(|asked| now.since(*asked) >= GIVEN_UP)
+            && !mutation::active("reads/given-up-waits")
+        {
+            self.known.remove(&name(read));
+            self.take();
         }
     }
 
@@ -78,15 +98,30 @@ mod tests {
         let ids = |queue: &mut ReadQueue| {
             std::iter::from_fn(|| queue.take()).map(|read| read.id).collect::<Vec<_>>()
         };
-        queue.add(vec![read(1), read(2), read(1)], 100);
+        let now = Time::ZERO;
+        queue.add(vec![read(1), read(2), read(1)], 100, now);
         assert_eq!(ids(&mut queue), [1, 2]);
-        queue.add(vec![read(1)], 100);
+        queue.add(vec![read(1)], 100, now);
         assert!(queue.is_empty(), "it is under way");
         queue.again(read(2));
         queue.done(&read(1));
-        queue.add(vec![read(1), read(2)], 100);
+        queue.add(vec![read(1), read(2)], 100, now);
         assert_eq!(ids(&mut queue), [2, 1]);
-        queue.add(vec![read(3), read(4), read(5)], 10);
+        queue.add(vec![read(3), read(4), read(5)], 10, now);
         assert_eq!(ids(&mut queue), [3, 4], "only so many bytes wait");
+    }
+
+    #[test]
+    fn a_read_that_is_not_repeated_is_forgotten_and_taken_again_if_it_is() {
+        let read = |id| PendingRead { proxy: ProxyId(1).into(), nonce: 1, id, command: Bytes::new() };
+        let (mut queue, second) = (ReadQueue::default(), Duration::from_secs(1));
+        queue.add(vec![read(1), read(2)], 100, Time::ZERO);
+        queue.add(vec![read(2)], 100, Time::ZERO + 5 * second);
+        queue.forget_given_up(Time::ZERO + 5 * second);
+        assert_eq!(queue.waiting.len(), 2);
+        queue.forget_given_up(Time::ZERO + 6 * second);
+        queue.add(vec![read(1)], 100, Time::ZERO + 6 * second);
+        let ids: Vec<_> = std::iter::from_fn(|| queue.take()).map(|read| read.id).collect();
+        assert_eq!((ids, queue.bytes), (vec![2, 1], 0));
     }
 }

@@ -13,21 +13,22 @@ caught! { "epaxos",
     a_replica_that_serves_without_a_disk: "learner/serves-without-a-disk", under "all,hung-disks", at 2;
     // `AfterSync` made `Now`.
     an_index_that_is_given_away_before_it_is_durable: "now/PreAccept" with RESTLESS, at 9;
-    a_pre_acceptance_that_leaves_before_it_is_durable: "now/PreAcceptReply" with RESTLESS, at 114;
+    a_pre_acceptance_that_leaves_before_it_is_durable: "now/PreAcceptReply" with RESTLESS, at 154;
     a_vote_that_leaves_before_it_is_durable: "now/AcceptReply" with RESTLESS,
         under "crashes,cluster-crashes,slow-disks,loss,partitions", at 1643;
     a_commit_on_the_fast_path_that_its_owner_may_forget: "now/Commit" with RESTLESS, at 248;
-    a_replica_that_stops_recoveries_though_its_disk_hangs: "now/Reject", of 7, under "all", at 6;
+    a_replica_that_stops_recoveries_though_its_disk_hangs: "now/Reject", of 7, under "all", at 251;
     recoveries_that_never_wait_for_an_owner_that_is_slow: "epaxos/slow-owner", of 7, under "all", at 1294;
+    reads_that_wait_behind_what_was_given_up: "reads/given-up-waits", under "all", at 6235;
     // Ballots and recovery.
     a_recovery_that_validates_nothing: "epaxos/no-validation" with RESTLESS, of 5, at 137;
     a_replica_that_forgets_before_a_majority_agrees: "learner/forgets-alone"
         with FORGETFUL, under "all,lost-nodes", at 39;
     a_replica_that_forgets_before_it_has_executed_what_was_heard_of: "learner/forgets-what-was-heard"
         with FORGETFUL, under "all,lost-nodes", at 39;
-    a_dependency_that_nobody_looks_after: "learner/unknown-dependencies", under "all,lost-nodes", at 295;
+    a_dependency_that_nobody_looks_after: "learner/unknown-dependencies", under "all,lost-nodes", at 211;
     an_answer_to_a_rejoining_member_before_it_is_durable: "now/RejoinReply"
-        with RESTLESS, of 5, under "all,replaced-disks,crashes", at 481;
+        with RESTLESS, of 5, under "all,replaced-disks,crashes", at 202;
     a_snapshot_without_what_its_instances_touch: "learner/no-traces" with FORGETFUL, under "all,lost-nodes", at 197;
     // Execution.
     dependencies_of_the_wrong_parent: "graph/wrong-parent";

@@ -42,7 +42,7 @@ use window::Window;
 /// One message carries about this many bytes of commands, unless a single one is larger.
 const ASK_BYTES: usize = 1 << 20;
 /// The longest wait between repetitions.
-const MAX_PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const MAX_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a proxy is told at its creation.
 #[derive(Clone, Debug)]

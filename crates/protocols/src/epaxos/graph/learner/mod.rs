@@ -423,7 +423,7 @@ impl Learner {
     pub fn open<M: Host>(&mut self, cx: &mut Context<'_, M>) -> Option<(Instance, Bytes, Frontier)> {
         let executed = self.state.executed().prefix().of(self.me);
         let under_way = (self.next - 1).saturating_sub(executed);
-        if !self.requests.wait() || under_way >= self.config.pipeline {
+        if !self.requests.wait(cx.now()) || under_way >= self.config.pipeline {
             return None;
         }
         let time = self.time(cx.now(), cx.wall())?;

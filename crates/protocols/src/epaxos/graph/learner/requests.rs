@@ -10,7 +10,7 @@ use quorate_blocks::clients::{self, Intake, PendingRead, ReadQueue};
 use quorate_blocks::instance::Instance;
 use quorate_blocks::settings::IntakeConfig;
 use quorate_blocks::state::{Effect, Replicated};
-use quorate_core::{NodeId, NodeSet, ProcessId, Wall};
+use quorate_core::{NodeId, NodeSet, ProcessId, Time, Wall};
 
 use crate::epaxos::graph::Interference;
 use crate::epaxos::graph::instance_state::InstanceState;
@@ -85,9 +85,10 @@ impl Requests {
     }
 
     /// Whether there is something to propose.
-    pub(super) fn wait(&mut self) -> bool {
+    pub(super) fn wait(&mut self, now: Time) -> bool {
         let reads = self.intake.take_reads();
-        self.queue.add(reads, self.config.max_bytes);
+        self.queue.add(reads, self.config.max_bytes, now);
+        self.queue.forget_given_up(now);
         self.intake.has_writes() || !self.queue.is_empty() || !self.extra.is_empty()
     }
 
