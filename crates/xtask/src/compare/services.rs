@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use quorate_protocols::registry;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -347,7 +348,7 @@ impl Kind {
         let [endpoints, _] = self.addresses(on);
         let all = endpoints.join(",");
         match self {
-            Kind::Quorate { program, .. } => {
+            Kind::Quorate { program, protocol, .. } => {
                 let ask = |words: &[&str]| {
                     let mut command = on.sites[on.leader].command(program);
                     command.args(words).args(["--endpoints", &all]);
@@ -362,8 +363,13 @@ impl Kind {
                 let waits = |node: &Value| node["role"].as_str().is_none_or(|role| WAITING.contains(&role));
                 let leaderless = |node: &Value| node["leader"].is_null() && !waits(node);
                 let leader = on.leader as u64 + 1;
-                if nodes.iter().all(leaderless) || nodes.iter().all(|node| node["leader"] == leader) {
+                let led_by = |leader: &Value| nodes.iter().all(|node| node["leader"] == *leader);
+                if nodes.iter().all(leaderless) || led_by(&leader.into()) {
                     return Ok(true);
+                }
+                if registry::find(protocol).is_ok_and(|entry| !entry.capabilities.transfer) {
+                    // Whoever leads there does not matter to those who write.
+                    return Ok(!nodes[0]["leader"].is_null() && led_by(&nodes[0]["leader"]));
                 }
                 output(ask(&["transfer", &leader.to_string()])).map(|_| false)
             }
