@@ -56,11 +56,6 @@ wire_enum!(Entry {
 });
 
 impl Entry {
-    /// A write without a command: whoever asked for it has given it up, or keeps its session only.
-    fn is_given_up(&self) -> bool {
-        matches!(self, Entry::Write { command, .. } if command.is_empty())
-    }
-
     /// The encoded command of a write.
     pub fn command(&self) -> Option<&Bytes> {
         match self {
@@ -260,18 +255,18 @@ impl Builder {
     pub fn take(&mut self, limits: Limits, time: Wall) -> Bytes {
         let mut out = Encoder::with_capacity(TIME_BYTES + self.bytes.min(limits.bytes));
         time.encode(&mut out);
-        let (mut counted, mut is_first) = (0, true);
+        let mut counted = 0;
         while let Some(entry) = self.entries.front() {
-            let counts = !entry.is_given_up() || mutation::active("batch/given-up-counts");
-            let full = (counts && counted == limits.entries) || out.len() + size(entry) > limits.bytes;
-            if full && !is_first {
+            let given_up = entry.command().is_some_and(Bytes::is_empty);
+            let counts = !given_up || mutation::active("batch/given-up-counts");
+            let fits = out.len() == TIME_BYTES || out.len() + size(entry) <= limits.bytes;
+            if !fits || (counts && counted == limits.entries) {
                 break;
             }
             entry.encode(&mut out);
             self.bytes -= size(entry);
             self.entries.pop_front();
             counted += usize::from(counts);
-            is_first = false;
         }
         out.into_bytes()
     }

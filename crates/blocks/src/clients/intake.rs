@@ -165,7 +165,7 @@ impl Intake {
         let mut given_up = BTreeSet::new();
         for (seq, command) in writes {
             if seq < next {
-                // In the log already; if executed, the answer was lost.
+                // It waits here, or is in the log already; if executed, the answer was lost.
                 match state.sessions().check(session, seq) {
                     Verdict::Duplicate(reply) => {
                         self.answer_write((proxy, nonce), session, seq, CommandReply::Encoded(reply), 0);

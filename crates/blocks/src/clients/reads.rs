@@ -10,8 +10,9 @@ use quorate_core::{ProcessId, Time, mutation};
 use crate::clients::PendingRead;
 use crate::clients::proxy::MAX_PATIENCE;
 
-/// A read that was not repeated for so long has been given up. Or its repetitions were lost, and the next one is taken.
-const GIVEN_UP: Duration = Duration::from_secs(3 * MAX_PATIENCE.as_secs());
+/// A read that its proxy has not repeated for so long counts as given up. If repetitions were lost, the next one is
+/// taken as a read that is new.
+const GIVEN_UP: Duration = MAX_PATIENCE.saturating_mul(3);
 
 /// See the file comment.
 #[derive(Debug, Default)]
@@ -41,12 +42,15 @@ impl ReadQueue {
 
     /// Forgets those that have waited longest and were given up.
     pub fn forget_given_up(&mut self, now: Time) {
-        while let Some(read) = self.waiting.front()
-            && self.known.get(&name(read)).is_some_and(|asked| now.since(*asked) >= GIVEN_UP)
+        let is_given_up = |queue: &ReadQueue| {
+            let asked = queue.waiting.front().and_then(|read| queue.known.get(&name(read)));
+            asked.is_some_and(|asked| now.since(*asked) >= GIVEN_UP)
+        };
+        while is_given_up(self)
             && !mutation::active("reads/given-up-waits")
+            && let Some(read) = self.take()
         {
-            self.known.remove(&name(read));
-            self.take();
+            self.done(&read);
         }
     }
 
@@ -68,7 +72,7 @@ impl ReadQueue {
         Some(read)
     }
 
-    /// What was taken is answered.
+    /// What was taken is answered, or will not be.
     pub fn done(&mut self, read: &PendingRead) {
         self.known.remove(&name(read));
     }
