@@ -362,16 +362,19 @@ impl Kind {
                 // Where there is no leader, nobody is about to follow or to become one either.
                 let waits = |node: &Value| node["role"].as_str().is_none_or(|role| WAITING.contains(&role));
                 let leaderless = |node: &Value| node["leader"].is_null() && !waits(node);
-                let leader = on.leader as u64 + 1;
-                let led_by = |leader: &Value| nodes.iter().all(|node| node["leader"] == *leader);
-                if nodes.iter().all(leaderless) || led_by(&leader.into()) {
+                let wanted = on.leader as u64 + 1;
+                let leader = &nodes[0]["leader"];
+                let agreed = nodes.iter().all(|node| node["leader"] == *leader);
+                // Where the leader cannot be chosen, whoever leads will do.
+                let chosen = registry::find(protocol).is_ok_and(|entry| entry.capabilities.transfer);
+                let will_do = *leader == wanted || (!chosen && !leader.is_null());
+                if nodes.iter().all(leaderless) || (agreed && will_do) {
                     return Ok(true);
                 }
-                if registry::find(protocol).is_ok_and(|entry| !entry.capabilities.transfer) {
-                    // Whoever leads there does not matter to those who write.
-                    return Ok(!nodes[0]["leader"].is_null() && led_by(&nodes[0]["leader"]));
+                if chosen {
+                    output(ask(&["transfer", &wanted.to_string()]))?;
                 }
-                output(ask(&["transfer", &leader.to_string()])).map(|_| false)
+                Ok(false)
             }
             Kind::Etcd(_) => {
                 let ask = |words: &[&str]| {
