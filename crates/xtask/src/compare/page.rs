@@ -247,7 +247,8 @@ fn page(local: &Local, lab: &Lab) -> String {
          synced by each member that counts for it (Redis: `appendfsync always`), all other settings are the \
          defaults\n\
          - {KEYS} keys, uniform, values of {VALUE} B; {CONNECTIONS} connections to the leader (to the first member \
-         where there is none), one request under way on each, except where another number is said\n\
+         where there is none, or none can be chosen), one request under way on each, except where another number is \
+         said\n\
          - the load generator runs on the same processors: `quorate bench` for what speaks Redis's protocol, \
          `bench/etcd-load` for etcd, `bench/ycsb` for ZooKeeper; its own CPU for each operation is shown\n\
          - CPU and memory are of all members together; bytes are those that members send each other, payload of \
@@ -337,9 +338,10 @@ fn outages(text: &mut String, data: &Data) {
     let _ = writeln!(
         text,
         "\n### At rest, and after the leader is killed\n\nAt rest with the keys written. The leader is killed with \
-         SIGKILL (the first member, where there is no leader) while {WITNESSES} clients write at the other members, \
-         each with one write under way; a write without an answer within {WITNESS_TIMEOUT} is asked again on a new \
-         connection. The gap is the longest time in which no write was answered, from the kill on.\n"
+         SIGKILL (the first member, where there is none, or none can be chosen) while {WITNESSES} clients write \
+         at the other members, each with one write under way; a write without an answer within {WITNESS_TIMEOUT} is \
+         asked again on a new connection. The gap is the longest time in which no write was answered, from the kill \
+         on.\n"
     );
     let heads = ["system", "CPU at rest, % of a core", "bytes between members, B/s", "memory, MB", "gap, ms"];
     let runs = data.grid.runs().len();
