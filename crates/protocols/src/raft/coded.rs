@@ -317,15 +317,21 @@ impl Replica {
         true
     }
 
-    /// The leader has sent these entries, of which the first has this index, and they were here already.
+    /// The leader has sent these entries, of which the first has this index, and they were here already. Those that
+    /// have left the log are in the state, which goes to the disk.
     pub(super) fn keep_sent_whole(&mut self, first: u64, entries: &[Entry], cx: &mut Context<'_, Self>) {
-        for (index, entry) in (first..).zip(entries) {
-            if entry.value.whole().is_some()
-                && self.log.entries.get(index).is_some_and(|held| held.data.is_some())
-            {
+        let base = self.log.entries.base();
+        let sent = (first..).zip(entries).filter(|(_, entry)| entry.value.whole().is_some());
+        let mut executed = false;
+        for (index, entry) in sent {
+            executed |= index <= base && self.shards.first.is_some_and(|first| first <= index);
+            if self.log.entries.get(index).is_some_and(|held| held.data.is_some()) {
                 self.log.entries.add_value(index, &entry.value);
                 self.keep_whole(index, cx);
             }
+        }
+        if executed && !mutation::active("craft/executed-stays-in-shards") {
+            self.keep_executed(cx);
         }
     }
 
@@ -338,13 +344,19 @@ impl Replica {
         let waits = self.shards.first.is_some_and(|first| first < configuration && first <= applied);
         let next = self.shards_behind(applied);
         if waits && next.is_none_or(|next| next > configuration) {
-            self.log.persist_state(LogRecord::Installed { index: applied, keep: true }, cx);
-            self.on_state_kept();
+            self.keep_executed(cx);
             match self.role {
                 Role::Leader(_) => cx.send(self.me, self.append_reply(self.log.entries.last().0)),
                 _ => self.acknowledge = true,
             }
         }
+    }
+
+    /// What was executed goes to the disk as a state: there it is not in shards any more.
+    fn keep_executed(&mut self, cx: &mut Context<'_, Self>) {
+        let index = self.log.state.applied();
+        self.log.persist_state(LogRecord::Installed { index, keep: true }, cx);
+        self.on_state_kept();
     }
 
     /// What it said to have whole may have been lost, and a leader sends nothing more that is acknowledged while a

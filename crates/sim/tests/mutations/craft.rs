@@ -21,7 +21,7 @@ caught! { "craft",
 
 /// How the scripted conversations below end: the write that was answered is still there. Each takes several rare events
 /// in a row, which no seed can be expected to find.
-const KEPT: &str = "p3 #3 = Value(Some(b\"blue\"))";
+const KEPT: &str = " #3 = Value(Some(b\"blue\"))";
 
 #[test]
 fn what_is_told_to_a_new_leader_before_its_term_is_durable() {
@@ -33,4 +33,10 @@ fn what_is_told_to_a_new_leader_before_its_term_is_durable() {
 fn a_configuration_that_is_committed_over_shards() {
     let text = trace!("raft/craft", "configuration-over-shards");
     assert_goes_wrong("craft", "craft/configuration-over-shards", text, |text| !text.contains(KEPT));
+}
+
+#[test]
+fn an_entry_that_is_in_the_state_and_stays_in_shards_on_the_disk() {
+    let text = trace!("raft/craft", "executed-and-gone-from-the-log");
+    assert_goes_wrong("craft", "craft/executed-stays-in-shards", text, |text| !text.contains(KEPT));
 }
