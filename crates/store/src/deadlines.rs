@@ -47,6 +47,19 @@ impl Deadlines {
         self.due -= usize::from(self.is_due(Some(deadline)));
     }
 
+    /// A key's deadline is another one now, or there is none any more, or there was none.
+    pub fn change(&mut self, key: &Compact, from: Option<Wall>, to: Option<Wall>) {
+        if from == to {
+            return;
+        }
+        if let Some(from) = from {
+            self.remove(from, key.clone());
+        }
+        if let Some(to) = to {
+            self.insert(to, key.clone());
+        }
+    }
+
     /// No key has a deadline any more.
     pub fn clear(&mut self) {
         let empty = Deadlines { horizon: self.horizon, ..Deadlines::default() };

@@ -6,7 +6,6 @@ use bytes::Bytes;
 use quorate_core::{Wall, Wire, WireError, wire_enum, wire_struct};
 
 use crate::command::Key;
-use crate::compact::Compact;
 use crate::entry::{Entry, Value, detach};
 use crate::hash::Hash;
 use crate::store::Store;
@@ -46,10 +45,9 @@ impl Store {
     /// Makes a key's entry the one of this image; `None` removes the key. Neither time nor revision moves. An image
     /// that cannot be read changes nothing.
     pub fn put_image(&mut self, key: &Key, image: Option<&Bytes>) -> Result<(), WireError> {
-        let entry = image.map(entry).transpose()?;
-        self.remove(key);
-        if let Some(entry) = entry {
-            self.insert(Compact::new(key), entry);
+        match image.map(entry).transpose()? {
+            Some(entry) => self.put_entry(key, entry),
+            None => drop(self.remove(key)),
         }
         Ok(())
     }

@@ -401,16 +401,20 @@ impl Store {
         self.bytes -= entry.bytes(key);
         entry.value = new(std::mem::replace(&mut entry.value, Value::String(Bytes::new())));
         entry.change(self.revision);
-        if entry.deadline != deadline {
-            if let Some(old) = entry.deadline {
-                self.deadlines.remove(old, key.clone());
-            }
-            if let Some(new) = deadline {
-                self.deadlines.insert(new, key.clone());
-            }
-            entry.deadline = deadline;
-        }
+        self.deadlines.change(key, entry.deadline, deadline);
+        entry.deadline = deadline;
         self.bytes += entry.bytes(key);
+    }
+
+    /// Makes the entry at a key another one, or adds it.
+    pub(crate) fn put_entry(&mut self, key: &Key, new: Entry) {
+        let Some((key, entry)) = self.keys.get_key_value_mut(&key[..]) else {
+            return self.insert(Compact::new(key), new);
+        };
+        self.bytes -= entry.bytes(key);
+        self.bytes += new.bytes(key);
+        self.deadlines.change(key, entry.deadline, new.deadline);
+        free(std::mem::replace(entry, new).value);
     }
 
     /// Adds a key that is not there.
