@@ -5,6 +5,7 @@
 //! the buffer it was given. Neither trusts a length: collections grow with what is really there.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use thiserror::Error;
@@ -344,6 +345,15 @@ impl<T: Wire> Wire for Option<T> {
     }
     fn decode(input: &mut Decoder) -> Result<Self, WireError> {
         if bool::decode(input)? { T::decode(input).map(Some) } else { Ok(None) }
+    }
+}
+
+impl<T: Wire> Wire for Arc<T> {
+    fn encode(&self, out: &mut Encoder) {
+        T::encode(self, out);
+    }
+    fn decode(input: &mut Decoder) -> Result<Self, WireError> {
+        T::decode(input).map(Arc::new)
     }
 }
 

@@ -7,6 +7,8 @@
 //! waits for: what is below was answered. A key remembers [`MOST`] writes; beyond, it forgets the oldest sessions, and
 //! takes no more writes from any that is as old: their proxies begin new ones.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use quorate_core::{mutation, wire_struct};
 use quorate_store::Reply;
@@ -24,7 +26,8 @@ pub struct Record {
     /// Sessions that were opened at this time or before, and are not here, are forgotten. In milliseconds of the clock
     /// of whoever opened them; the order is all that counts.
     forgotten: u64,
-    sessions: Vec<Session>,
+    /// Shared by the copies of a version: in a message, in a record, and here.
+    sessions: Arc<Vec<Session>>,
 }
 wire_struct!(Record { forgotten, sessions });
 
@@ -83,19 +86,20 @@ impl Record {
     /// A write takes effect.
     pub fn add(&mut self, name: Name, (opened, low): (u64, u64), reply: &Bytes) {
         let reply = if reply.len() > REPLY_BYTES { Reply::NotRetained.encoded() } else { reply.clone() };
-        let known = self.sessions.iter().position(|session| session.nonce == name.nonce);
+        let sessions = Arc::make_mut(&mut self.sessions);
+        let known = sessions.iter().position(|session| session.nonce == name.nonce);
         let place = known.unwrap_or_else(|| {
-            self.sessions.push(Session { nonce: name.nonce, opened, low, done: Vec::new() });
-            self.sessions.len() - 1
+            sessions.push(Session { nonce: name.nonce, opened, low, done: Vec::new() });
+            sessions.len() - 1
         });
-        let session = &mut self.sessions[place];
+        let session = &mut sessions[place];
         session.low = session.low.max(low);
         session.done.retain(|(seq, _)| *seq >= session.low);
         session.done.push((name.seq, reply));
-        while self.sessions.iter().map(|session| 1 + session.done.len()).sum::<usize>() > MOST {
-            let others = self.sessions.iter().enumerate().filter(|(_, other)| other.nonce != name.nonce);
+        while sessions.iter().map(|session| 1 + session.done.len()).sum::<usize>() > MOST {
+            let others = sessions.iter().enumerate().filter(|(_, other)| other.nonce != name.nonce);
             let Some((oldest, _)) = others.min_by_key(|(_, other)| other.opened) else { break };
-            self.forgotten = self.forgotten.max(self.sessions.remove(oldest).opened);
+            self.forgotten = self.forgotten.max(sessions.remove(oldest).opened);
         }
     }
 

@@ -340,15 +340,15 @@ impl Replica {
         let (at, number) = (self.keys.at(key), self.epochs.promised.number());
         self.persist_key(Record::Valid { key: key.clone(), at }, cx);
         cx.note(|| self.keys.fact(key, number));
-        let slot = digest(&(key.clone(), at.version, at.writer).to_bytes());
-        cx.note(|| Fact::Applied { slot, digest: digest(key) });
+        let slot = || digest(&(key.clone(), at.version, at.writer).to_bytes());
+        cx.note(|| Fact::Applied { slot: slot(), digest: digest(key) });
         self.coordinator.invalid.remove(key);
         self.committed += 1;
         if let Some(Pending { answers, .. }) = self.coordinator.pending.remove(key) {
             self.coordinator.overtaken.remove(key);
             for (write, reply) in answers {
                 self.coordinator.forget(&write);
-                cx.note(|| Fact::Executed { slot, command: digest(&write.command) });
+                cx.note(|| Fact::Executed { slot: slot(), command: digest(&write.command) });
                 self.answer(&write, reply);
             }
         }
