@@ -247,6 +247,29 @@ fn an_answer_that_was_lost_comes_again_without_its_slot_and_a_wrong_count_does_n
     assert_eq!(pair.marks(), "2→ 3→ 2@7 3@8");
 }
 
+/// Seed 8624 of the simulator, five nodes with Crossword: it was taken for one on its way, which takes long.
+#[test]
+fn a_large_write_that_was_dropped_by_who_did_not_lead_is_sent_again_when_that_leads() {
+    let mut pair = Pair::new();
+    pair.put(1, 1, 1);
+    pair.exchange(9);
+    pair.exchange(9);
+    pair.marks();
+    pair.put(2, 1, 200_000);
+    pair.step(|proxy, cx| proxy.on_batch_end(cx));
+    let Say::Client(message) = pair.out.messages.pop().expect("the write").message;
+    let Message::Ask(ask) = message else { panic!("{message:?} is no ask") };
+    let leader = |leader| Message::Leader { nonce: ask.nonce, leader };
+    let me = NodeId::new(1);
+    pair.answer(leader(me));
+    pair.step(|proxy, cx| proxy.on_batch_end(cx));
+    assert_eq!(pair.marks(), "2→", "it is on its way to who says that it leads");
+    pair.answer(leader(None));
+    pair.answer(leader(me));
+    pair.step(|proxy, cx| proxy.on_batch_end(cx));
+    assert_eq!(pair.marks(), "2→", "it was dropped");
+}
+
 /// Seed 3059 of the simulator, Raft: with one entry in a slot and slow links, the log held nothing but repetitions.
 #[test]
 fn a_session_that_is_being_opened_is_not_opened_again_until_it_is() {

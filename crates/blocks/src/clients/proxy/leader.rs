@@ -11,7 +11,7 @@ impl<M: Embeds> SessionClient<M> {
         self.heard = now;
         self.searching = false;
         self.patience = self.config.patience;
-        match self.target == self.asked && !self.in_flight.is_late(self.low, now) {
+        match self.asked == Some(target) && !self.in_flight.is_late(self.low, now) {
             // What it was sent is still on its way.
             true => self.unsent = true,
             false => self.unsend(),
@@ -54,6 +54,10 @@ impl<M: Embeds> SessionClient<M> {
             leader == from || learner || self.config.members.contains(leader)
         };
         let known = leader.filter(|leader| follows(*leader));
+        if leader != Some(from) && !mutation::active("proxy/refused-is-on-its-way") {
+            // It has dropped what it was sent, whoever leads next.
+            self.asked.take_if(|asked| *asked == from);
+        }
         match known {
             Some(leader) if leader == from => self.retarget(leader, now),
             Some(_) if self.redirects > self.config.members.len() => self.searching = true,

@@ -130,8 +130,8 @@ pub struct SessionClient<M> {
     /// Those of them that the target was asked after that, and those of these that had been held for too long.
     fallen_back: Count,
     unheld: Count,
-    /// Whom the writes were sent to, and how long it takes to answer them.
-    asked: NodeId,
+    /// Whom the writes were sent to, unless it has said since that it does not lead, and how long it takes to answer.
+    asked: Option<NodeId>,
     in_flight: InFlight,
     /// Whether anything below has not been sent to the target.
     unsent: bool,
@@ -391,7 +391,7 @@ impl<M: Embeds> Machine for SessionClient<M> {
             initial: config.members,
             learners: NodeSet::EMPTY,
             target,
-            asked: target,
+            asked: None,
             in_flight: InFlight::new(config.patience),
             patience: config.patience,
             config,

@@ -53,8 +53,8 @@ impl<M: Embeds> SessionClient<M> {
             false => self.writes.iter().rev().take_while(|write| write.sent.is_none()).count(),
         };
         let first = self.writes.len() - unsent;
-        if unsent > 0 && self.asked != self.target {
-            self.asked = self.target;
+        if unsent > 0 && self.asked != Some(self.target) {
+            self.asked = Some(self.target);
             self.in_flight.restart();
         }
         for (index, write) in self.writes.iter_mut().enumerate().skip(first) {
