@@ -53,8 +53,8 @@ pub struct Disk {
     hangs: bool,
     /// Whether a replica has started on it.
     opened: bool,
-    /// When the last of the syncs that were begun ends.
-    sync_ends: Nanos,
+    /// See [`Disk::busy_until`].
+    busy_until: Nanos,
 }
 
 #[derive(Clone, Debug)]
@@ -130,7 +130,7 @@ impl Disk {
             full_until: 0,
             hangs: false,
             opened: false,
-            sync_ends: 0,
+            busy_until: 0,
         }
     }
 
@@ -159,8 +159,7 @@ impl Disk {
         if self.hangs {
             return None;
         }
-        self.sync_ends = self.sync_ends.max(end);
-        Some(end)
+        Some(self.work(end))
     }
 
     /// Multiplies latencies for a while.
@@ -229,8 +228,7 @@ impl Disk {
         }
         self.syncing = Some(self.written());
         let end = now + self.latency(self.speed.sync, now) + self.transfer();
-        self.sync_ends = self.sync_ends.max(end);
-        Some(end)
+        Some(self.work(end))
     }
 
     /// How long the bytes of the records that are not durable take.
@@ -240,9 +238,10 @@ impl Disk {
         rate.transmission(fresh.map(|entry| entry.bytes.len()).sum()).as_nanos() as Nanos
     }
 
-    /// When the last of the syncs ends that run or ran, of the log and of files beside it.
-    pub fn sync_ends(&self) -> Nanos {
-        self.sync_ends
+    /// When the last ends of what it is at work on, or was: syncs of the log and of files beside it, pieces of a
+    /// checkpoint and its sync.
+    pub fn busy_until(&self) -> Nanos {
+        self.busy_until
     }
 
     /// Discards the records that are durable: where no node starts again, nobody reads them.
@@ -294,14 +293,14 @@ impl Disk {
             let Piece { bytes, next } = image.piece(cursor, checkpoint.limit);
             checkpoint.pieces.push(bytes);
             checkpoint.cursor = next;
-            return Ok(Progress::At(now + write));
+            return Ok(Progress::At(self.work(now + write)));
         }
         if self.hangs {
             return Ok(Progress::At(now + 1000 * MILLISECOND));
         }
         if !checkpoint.last_sync {
             checkpoint.last_sync = true;
-            return Ok(Progress::At(now + sync));
+            return Ok(Progress::At(self.work(now + sync)));
         }
         if self.synced < checkpoint.upto {
             // The log is only cut where it is durable.
@@ -313,6 +312,12 @@ impl Disk {
         self.log.drain(..(upto - self.base) as usize);
         self.base = upto;
         Ok(Progress::Done)
+    }
+
+    /// It is at work until then.
+    fn work(&mut self, end: Nanos) -> Nanos {
+        self.busy_until = self.busy_until.max(end);
+        end
     }
 
     /// The node dies. True if it leaves a torn record behind; only `may_tear` allows that.
@@ -497,6 +502,18 @@ mod tests {
         assert_eq!(disk.append(records(), 100), Ok(()));
         disk.slow(10_000, 50);
         assert!(disk.start_sync(0).is_some_and(|at| at >= 50_000));
+    }
+
+    /// Seed 7644 of the simulator, RSPaxos: what a slow disk has begun goes on when faults are over, pieces of
+    /// checkpoints too.
+    #[test]
+    fn a_slow_disk_is_busy_until_all_that_it_has_begun_ends() {
+        let mut disk = disk(1);
+        disk.slow(100, 1000);
+        disk.start_checkpoint(None, Vec::new(), 100);
+        let Ok(Progress::At(end)) = disk.write_checkpoint(0) else { panic!("it has a sync to do") };
+        disk.heal();
+        assert!(end >= 1_000_000 && disk.busy_until() == end);
     }
 
     #[test]

@@ -136,7 +136,7 @@ impl Cluster {
 
     /// When what is under way on links and disks has arrived.
     pub(super) fn when_clear(&self) -> Nanos {
-        let disks = self.hosts.iter().map(|host| host.disk.sync_ends());
+        let disks = self.hosts.iter().map(|host| host.disk.busy_until());
         disks.chain([self.network.clear_at()]).fold(self.now, Nanos::max)
     }
 
