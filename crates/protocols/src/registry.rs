@@ -182,7 +182,7 @@ macro_rules! each_protocol {
                     Budget::of(200).nodes(5),
                     Budget::of(50).nodes(5).with(&["coding=3", "reads=ongaro-lease"]),
                     Budget::of(50).nodes(7),
-                    Budget::of(50).nodes(5).values("1MiB"),
+                    Budget::of(50).nodes(5).values("1MiB").faults("all,rates"),
                 ],
                 facts: &[
                     "Chosen", "Applied", "Executed", "Installed", "Leads", "Follows", "Appended", "Begins",
@@ -273,7 +273,7 @@ macro_rules! each_protocol {
                 gate: [
                     Budget::of(250).nodes(5),
                     Budget::of(100).nodes(7),
-                    Budget::of(50).nodes(5).values("1MiB"),
+                    Budget::of(50).nodes(5).values("1MiB").faults("all,rates"),
                 ],
                 facts: PAXOS,
             },
@@ -285,7 +285,7 @@ macro_rules! each_protocol {
                     Budget::of(100).nodes(5).with(&["crossword.shards=2", "gossip.gap=500B"]),
                     Budget::of(100).nodes(5).with(&["crossword.shards=8,5/1:5,2:5,3:5,4:3,5:1", "gossip.gap=0"]),
                     Budget::of(50).nodes(5),
-                    Budget::of(50).nodes(5).values("1MiB"),
+                    Budget::of(50).nodes(5).values("1MiB").faults("all,rates"),
                     Budget::of(50).nodes(5).values("1MiB").with(&["crossword.shards=4KiB:2,8KiB:1"]),
                     Budget::of(50).nodes(7).with(&["crossword.shards=1"]),
                 ],
