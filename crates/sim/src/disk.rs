@@ -159,7 +159,7 @@ impl Disk {
         if self.hangs {
             return None;
         }
-        Some(self.work(end))
+        Some(self.occupy(end))
     }
 
     /// Multiplies latencies for a while.
@@ -228,7 +228,7 @@ impl Disk {
         }
         self.syncing = Some(self.written());
         let end = now + self.latency(self.speed.sync, now) + self.transfer();
-        Some(self.work(end))
+        Some(self.occupy(end))
     }
 
     /// How long the bytes of the records that are not durable take.
@@ -293,14 +293,14 @@ impl Disk {
             let Piece { bytes, next } = image.piece(cursor, checkpoint.limit);
             checkpoint.pieces.push(bytes);
             checkpoint.cursor = next;
-            return Ok(Progress::At(self.work(now + write)));
+            return Ok(Progress::At(self.occupy(now + write)));
         }
         if self.hangs {
             return Ok(Progress::At(now + 1000 * MILLISECOND));
         }
         if !checkpoint.last_sync {
             checkpoint.last_sync = true;
-            return Ok(Progress::At(self.work(now + sync)));
+            return Ok(Progress::At(self.occupy(now + sync)));
         }
         if self.synced < checkpoint.upto {
             // The log is only cut where it is durable.
@@ -314,8 +314,8 @@ impl Disk {
         Ok(Progress::Done)
     }
 
-    /// It is at work until then.
-    fn work(&mut self, end: Nanos) -> Nanos {
+    /// Something that it has begun ends then.
+    fn occupy(&mut self, end: Nanos) -> Nanos {
         self.busy_until = self.busy_until.max(end);
         end
     }
