@@ -18,7 +18,7 @@ use crate::network::Latency;
 use crate::process::SimProcess;
 use crate::queue::Queue;
 
-/// The most inputs that a process takes in one turn, as a node does.
+/// The most inputs that a process takes in one turn, in the order in which they came.
 const BATCH: usize = 256;
 /// Bytes of a frame around a message.
 const FRAME: usize = 32;
@@ -327,7 +327,12 @@ impl<'a> Driver<'a> {
                 self.queue.push(at, Event::Own { host });
             }
             let payload = frame.payload.into_bytes();
-            let cost = self.setup.capacity.handling(frame.kind, payload.len());
+            let capacity = self.setup.capacity;
+            let coding = capacity.coding(payload.len());
+            let cost = capacity.handling(frame.kind, payload.len()) + coding;
+            if host < self.setup.nodes {
+                at += coding;
+            }
             for to in frame.to.iter() {
                 let delivery = Delivery { from: frame.from, to, payload: payload.clone(), cost };
                 self.send(host, delivery, (frame.kind, frame.class), &mut at);
@@ -362,7 +367,8 @@ impl<'a> Driver<'a> {
             *self.measured.sent.entry(kind).or_default() += 1;
         }
         if host < self.setup.nodes {
-            *at += self.setup.capacity.per_message + delivery.cost;
+            *at +=
+                self.setup.capacity.per_message + self.setup.capacity.handling(kind, delivery.payload.len());
         }
         let bytes = delivery.payload.len() + FRAME;
         if let Sent::Arrives(arrival, delivery) = self.wires.send((host, target), *at, class, bytes, delivery)

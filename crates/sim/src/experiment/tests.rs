@@ -90,12 +90,13 @@ fn disks_processors_and_interfaces_add_what_they_are_said_to_take() {
 
 #[test]
 fn bytes_and_kinds_of_messages_take_what_they_are_said_to_take() {
-    let writes = |capacity| {
+    let writes_of = |nodes, capacity| {
         let mut setup = setup(&["reads=leaseguard", "lease.duration=1s"]);
-        setup.capacity = capacity;
+        (setup.nodes, setup.capacity) = (nodes, capacity);
         let measured = run(&setup, load(2 * SECOND, 4 * SECOND), &[]);
         steady(&measured, true).0 - 2 * ONE_WAY
     };
+    let writes = |capacity| writes_of(3, capacity);
     let unlimited = Capacity::UNLIMITED;
     assert_eq!(writes(unlimited), 0);
     // Sent to one follower after the other: the first answers, and is waited for.
@@ -107,6 +108,9 @@ fn bytes_and_kinds_of_messages_take_what_they_are_said_to_take() {
         let more = writes(capacity);
         assert!((50_000..2 * MILLISECOND).contains(&more), "{more}");
     }
+    // Of five, the second follower is waited for: bytes are sent to each, and encoded once.
+    let (sent, encoded) = (Capacity { bytes: slow, ..unlimited }, Capacity { encoding: slow, ..unlimited });
+    assert!(writes_of(5, encoded) + 50_000 < writes_of(5, sent));
 }
 
 #[test]

@@ -19,8 +19,12 @@ pub struct Capacity {
     pub per_message: Nanos,
     /// Of the processor, on top of that: to send, and to take, a message of these kinds.
     pub per_kind: &'static [(&'static str, Nanos)],
-    /// Of the processor, on top of that: how fast it sends, and takes, what is in messages; none for at once.
+    /// Of the processor, on top of that: how fast it sends, and takes, what is in messages, for each of their
+    /// recipients anew; none for at once.
     pub bytes: Option<Rate>,
+    /// Of the processor, on top of that: how fast it encodes a message, once for all of its recipients, and decodes
+    /// what it takes; none for at once.
+    pub encoding: Option<Rate>,
     /// Of the disk, on top of [`Setup::sync`](super::Setup::sync): how fast it makes what is in records durable; none
     /// for at once.
     pub disk: Option<Rate>,
@@ -30,15 +34,31 @@ pub struct Capacity {
 
 impl Capacity {
     /// Everything takes no time.
-    pub const UNLIMITED: Capacity =
-        Capacity { per_input: 0, per_message: 0, per_kind: &[], bytes: None, disk: None, interface: None };
+    pub const UNLIMITED: Capacity = Capacity {
+        per_input: 0,
+        per_message: 0,
+        per_kind: &[],
+        bytes: None,
+        encoding: None,
+        disk: None,
+        interface: None,
+    };
 
-    /// What a message of this kind and size takes of the processor that sends it, or takes it, on top of what every
-    /// message takes.
+    /// What a message of this kind and size takes of the processor that sends it, for each recipient, or takes it, on
+    /// top of what every message takes and of its encoding.
     pub fn handling(&self, kind: &str, bytes: usize) -> Nanos {
         let of_kind = self.per_kind.iter().find(|(name, _)| *name == kind).map_or(0, |(_, nanos)| *nanos);
-        of_kind + self.bytes.map_or(0, |rate| rate.transmission(bytes).as_nanos() as Nanos)
+        of_kind + time_of(self.bytes, bytes)
     }
+
+    /// What encoding so many bytes takes of the processor that sends them, and decoding of each that takes them.
+    pub fn coding(&self, bytes: usize) -> Nanos {
+        time_of(self.encoding, bytes)
+    }
+}
+
+fn time_of(rate: Option<Rate>, bytes: usize) -> Nanos {
+    rate.map_or(0, |rate| rate.transmission(bytes).as_nanos() as Nanos)
 }
 
 /// All links between `hosts` hosts, of which the first `nodes` are nodes. Nodes of one machine share its links: there
