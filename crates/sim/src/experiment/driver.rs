@@ -10,7 +10,7 @@ use quorate_core::{Answered, Class, Fact, NodeId, Outcome, ProcessId, Random, Re
 use quorate_runtime::{ConfiguredProtocol, Effects, Input};
 
 use super::asking::Waiting;
-use super::wires::{Sent, Wires};
+use super::wires::{Sent, Turns, Wires};
 use super::{Load, Measured, Setup};
 use crate::clock::Clock;
 use crate::disk::{Disk, Speed};
@@ -18,8 +18,6 @@ use crate::network::Latency;
 use crate::process::SimProcess;
 use crate::queue::Queue;
 
-/// The most inputs that a process takes in one turn, in the order in which they came.
-const BATCH: usize = 256;
 /// Bytes of a frame around a message.
 const FRAME: usize = 32;
 
@@ -82,6 +80,8 @@ pub(super) struct Driver<'a> {
     pub hosts: Vec<SimProcess>,
     /// For each host, what each input that waits there takes of its processor, on top of what every input takes.
     costs: Vec<VecDeque<Nanos>>,
+    /// For each host, how many messages wait before all other inputs ([`Turns::MessagesFirst`]).
+    messages_first: Vec<usize>,
     pub wires: Wires<Delivery>,
     /// When frames of a machine leave, as far as there is an event for it.
     leaves: Vec<Option<Nanos>>,
@@ -114,6 +114,7 @@ impl<'a> Driver<'a> {
             queue: Queue::default(),
             hosts: hosts.collect(),
             costs: vec![VecDeque::new(); setup.nodes + setup.proxies],
+            messages_first: vec![0; setup.nodes + setup.proxies],
             wires,
             leaves: vec![None; setup.nodes],
             stored: vec![VecDeque::new(); setup.nodes],
@@ -220,7 +221,11 @@ impl<'a> Driver<'a> {
         let at = self.hosts[host].instant(self.now);
         let is_node = host < self.setup.nodes;
         let Some(life) = &mut self.hosts[host].life else { return };
-        life.budget = BATCH;
+        let messages_first = &mut self.messages_first[host];
+        life.budget = match self.setup.capacity.turns {
+            Turns::InOrder(inputs) => inputs,
+            Turns::MessagesFirst(requests) => messages_first.saturating_add(requests),
+        };
         let mut work = 0;
         loop {
             let waiting = life.inbox.len();
@@ -231,6 +236,7 @@ impl<'a> Driver<'a> {
             let came_in = life.inbox.len() < waiting;
             let cost =
                 if came_in { self.costs[host].pop_front().expect("every input has a cost") } else { 0 };
+            *messages_first = messages_first.saturating_sub(usize::from(came_in));
             work += self.setup.capacity.per_input + cost;
         }
         life.process.end_batch(at);
@@ -392,8 +398,12 @@ impl<'a> Driver<'a> {
     /// An input comes to a host, and takes so much of its processor beside what every input takes.
     pub fn enqueue(&mut self, host: usize, input: Input, cost: Nanos) {
         if let Some(life) = &mut self.hosts[host].life {
-            life.inbox.push_back(input);
-            self.costs[host].push_back(cost);
+            let first = matches!(self.setup.capacity.turns, Turns::MessagesFirst(_))
+                && matches!(input, Input::Frame { .. });
+            let place = if first { self.messages_first[host] } else { life.inbox.len() };
+            self.messages_first[host] += usize::from(first);
+            life.inbox.insert(place, input);
+            self.costs[host].insert(place, cost);
             self.wake(host);
         }
     }

@@ -32,7 +32,7 @@ pub use measured::{Managed, Measured, Operation};
 use quorate_check::Nanos;
 use quorate_core::{Group, Link, NodeId, NodeSet, Settings, SettingsError, Topology};
 use quorate_runtime::AnyProtocol;
-pub use wires::Capacity;
+pub use wires::{Capacity, Turns};
 
 /// The world of an experiment.
 #[derive(Clone, Debug)]

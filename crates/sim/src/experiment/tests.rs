@@ -114,6 +114,26 @@ fn bytes_and_kinds_of_messages_take_what_they_are_said_to_take() {
 }
 
 #[test]
+fn messages_that_are_taken_first_do_not_wait_behind_requests() {
+    // Twice as many reads, at each node, as it has time for.
+    let reads =
+        (0..2_000).flat_map(|at| (0..3).map(move |node| get(2 * SECOND + at * MILLISECOND / 20, node)));
+    let asks: Vec<_> = reads.chain([put(2 * SECOND + 50 * MILLISECOND, 0)]).collect();
+    let write = |turns| {
+        let mut setup = setup(&["reads=inconsistent", "allow_stale_reads=true"]);
+        setup.proxies = 0;
+        setup.capacity = Capacity { per_input: MILLISECOND / 10, turns, ..Capacity::UNLIMITED };
+        let load = Load { asks: asks.clone(), ..Load::default() };
+        let measured = measure(named("raft"), &setup, load).expect("the settings are known");
+        measured.operations.iter().find(|op| op.writes).and_then(|op| op.latency()).expect("it is answered")
+    };
+    let first = write(Turns::MessagesFirst(16));
+    let all = write(Turns::MessagesFirst(usize::MAX));
+    let in_order = write(Turns::InOrder(16));
+    assert!(first < all && first < in_order, "{first} {all} {in_order}");
+}
+
+#[test]
 fn a_link_sends_at_its_rate_until_the_script_gives_it_another() {
     let node = |id| NodeId::new(id).unwrap();
     let pairs = || (1..=3).flat_map(|a| (1..=3).map(move |b| (node(a), node(b)))).filter(|(a, b)| a != b);

@@ -10,9 +10,21 @@ use quorate_core::{Class, Interface, Line, Link, NodeId, Random, Rate, Time};
 
 use super::Delay;
 
-/// What a node's processor, disk and network interface can do. Proxies of clients have all they need.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// In which order a process takes what has come in, and how much of it in one turn. What a turn leads to leaves when
+/// its work is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turns {
+    /// As it came, and so many inputs at most.
+    InOrder(usize),
+    /// All messages of other processes, and then so many requests of clients at most.
+    MessagesFirst(usize),
+}
+
+/// What a node's loop, processor, disk and network interface can do. Proxies of clients have all they need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
+    /// Of the loop around the machines.
+    pub turns: Turns,
     /// Of the processor, to take an input.
     pub per_input: Nanos,
     /// Of the processor, to send a message.
@@ -32,9 +44,16 @@ pub struct Capacity {
     pub interface: Option<Rate>,
 }
 
+impl Default for Capacity {
+    fn default() -> Self {
+        Capacity::UNLIMITED
+    }
+}
+
 impl Capacity {
     /// Everything takes no time.
     pub const UNLIMITED: Capacity = Capacity {
+        turns: Turns::InOrder(256),
         per_input: 0,
         per_message: 0,
         per_kind: &[],
