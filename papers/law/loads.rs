@@ -1,19 +1,20 @@
 //! Figure 3, by bursts; Figures 5 to 13, 15 and 16, by closed loops of clients.
 
 use quorate_bench::Choice;
+use quorate_sim::experiment::{Capacity, Turns};
 
 use super::costs::Costs;
 use super::world::{
     self, Candidate, Cluster, FILLED, MS, OF_CRAQ, OF_HERMES, OF_RAFT, OF_ZAB, Pattern, USUAL,
 };
-use super::{FIG3, FIG5, FIG6, FIG7, FIG8, FIG9, FIG10, FIG11, FIG12, FIG13, FIG15, FIG16};
+use super::{FIG3, FIG5, FIG6, FIG7, FIG8, FIG9, FIG10, FIG11, FIG12, FIG13, FIG15, FIG16, TURNS};
 use crate::instrument::Result;
 use crate::instrument::grid::{Figure, Row, Rows};
 use crate::instrument::measure::{Bench, pairs};
 
 const WRITES: [u64; 7] = [1, 2, 5, 10, 20, 25, 50];
-/// Clients at each node: twice as many bring an eighth more at most.
-const CLIENTS: usize = 512;
+/// Clients at each node: twice as many bring an eighth more at most, where a tenth of what they do writes at most.
+const CLIENTS: usize = 1024;
 const CLIENT_COUNTS: [usize; 8] = [1, 4, 16, 64, 128, 256, 512, 1024];
 
 /// How long operations are counted, in nanoseconds.
@@ -27,7 +28,7 @@ pub fn fig3(bench: &Bench) -> Result<Vec<Rows>> {
     let points = pairs(&candidates, &pairs(&[1, 16, 64, 128], &[("none", 0), ("timely", 1)]));
     let costs = Costs::known()?;
     bench.rows(&FIG3, &points, |&(candidate, (reads, (write, writes)))| {
-        let cluster = Cluster { candidate, nodes: 5, costs };
+        let cluster = Cluster { candidate, nodes: 5, costs, turns: Capacity::UNLIMITED.turns };
         let reader = cluster.follower()?;
         // Messages between nodes, their bytes, and those that others than the reader take.
         let cost = |reads: u64| {
@@ -59,10 +60,11 @@ struct Point {
     clients: usize,
     nodes: usize,
     pattern: Pattern,
+    turns: Turns,
 }
 
 const fn point(writes: u64) -> Point {
-    Point { writes, clients: CLIENTS, nodes: 5, pattern: USUAL }
+    Point { writes, clients: CLIENTS, nodes: 5, pattern: USUAL, turns: Capacity::UNLIMITED.turns }
 }
 
 /// Closed loops of both candidates; `keys` are those of the figure.
@@ -76,8 +78,8 @@ fn loops(
     let points = pairs(&candidates.each_ref(), points);
     let costs = Costs::known()?;
     bench.rows(figure, &points, |&(candidate, point)| {
-        let Point { writes, clients, nodes, pattern } = point;
-        let cluster = Cluster { candidate, nodes, costs };
+        let Point { writes, clients, nodes, pattern, turns } = point;
+        let cluster = Cluster { candidate, nodes, costs, turns };
         let seen = cluster.loaded((clients, writes), pattern, length(bench))?;
         let mut numbers: Vec<_> = world::totals(&seen)?.map(Some).to_vec();
         if figure.numbers.len() > numbers.len() {
@@ -122,6 +124,21 @@ pub fn fig7(bench: &Bench) -> Result<Vec<Rows>> {
 /// Figure 8: ZAB by the share of writes.
 pub fn fig8(bench: &Bench) -> Result<Vec<Rows>> {
     by_writes(bench, &FIG8, &OF_ZAB)
+}
+
+/// What decides how far ZAB with almost-local reads stays behind: when a node takes the messages that wait.
+pub fn turns(bench: &Bench) -> Result<Vec<Rows>> {
+    let all = [
+        ("in order, 256", Capacity::UNLIMITED.turns),
+        ("messages first, 64", Turns::MessagesFirst(64)),
+        ("messages first, 256", Turns::MessagesFirst(256)),
+        ("messages first, all", Turns::MessagesFirst(usize::MAX)),
+    ];
+    let of = |(_, turns)| [1, 5, 10].map(|writes| Point { turns, ..point(writes) });
+    loops(bench, &TURNS, &OF_ZAB, &all.map(of).concat(), |point| {
+        let (name, _) = all.iter().find(|(_, turns)| *turns == point.turns).expect("it is one of these");
+        vec![(*name).to_owned(), point.writes.to_string()]
+    })
 }
 
 /// Figure 9: ZAB by the clients at each node.

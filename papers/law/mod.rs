@@ -7,7 +7,7 @@
 //! | `charts` | what is drawn |
 //! | `costs` | what reads, writes and messages take of this machine's processor: the figures are made with that |
 //! | `world` | the clusters, closed loops of clients, and what can be said of a run |
-//! | `loads` | Figures 3, 5 to 13, 15, 16 |
+//! | `loads` | Figures 3, 5 to 13, 15, 16, and what turns decide |
 
 mod charts;
 #[cfg(feature = "measure")]
@@ -47,6 +47,7 @@ figures! {
     FIG6 = "fig6": protocol, clients => operations "/s", mean "µs", p99 "µs";
     FIG7 = "fig7": protocol, writes_percent, nodes => operations "/s", mean "µs", p99 "µs";
     FIG8 = "fig8": protocol, writes_percent => operations "/s", mean "µs", p99 "µs", reads_per_write;
+    TURNS = "turns": protocol, turns, writes_percent => operations "/s", mean "µs", p99 "µs";
     FIG9 = "fig9": protocol, clients => operations "/s", mean "µs", p99 "µs";
     FIG10 = "fig10": protocol, writes_percent, nodes => operations "/s", mean "µs", p99 "µs";
     FIG11 = "fig11": protocol, writes_percent => operations "/s", mean "µs", p99 "µs";
@@ -63,6 +64,7 @@ const EXPERIMENTS: &[Experiment] = experiments! {
     "fig6": FIG6 => loads::fig6, charts::fig6, "latency against throughput";
     "fig7": FIG7 => loads::fig7, charts::fig7, "operations a second";
     "fig8": FIG8 => loads::fig8, charts::fig8, "operations a second";
+    "turns": TURNS => loads::turns;
     "fig9": FIG9 => loads::fig9, charts::fig9, "latency against throughput";
     "fig10": FIG10 => loads::fig10, charts::fig10, "operations a second";
     "fig11": FIG11 => loads::fig11, charts::fig11, "operations a second";

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use quorate_bench::{Choice, Keys};
 use quorate_core::{Link, Rate};
-use quorate_sim::experiment::{Ask, Capacity, Clients, Delay, Load, Measured, Setup};
+use quorate_sim::experiment::{Ask, Capacity, Clients, Delay, Load, Measured, Setup, Turns};
 use quorate_store::Command;
 
 use super::costs::Costs;
@@ -75,6 +75,7 @@ pub struct Cluster {
     pub nodes: usize,
     /// What its processors take.
     pub costs: Costs,
+    pub turns: Turns,
 }
 
 impl Cluster {
@@ -82,9 +83,10 @@ impl Cluster {
         let micros = |count| Duration::from_nanos(count * US / 2);
         let link = Link { delay: micros(9), jitter: micros(2), rate: Some(Rate::mbit(56_000)) };
         let capacity = Capacity {
+            turns: self.turns,
             per_input: self.costs.read as u64,
             per_message: MESSAGE,
-            bytes: Some(Rate::mbit((8_000.0 / self.costs.byte) as u64)),
+            encoding: Some(Rate::mbit((8_000.0 / self.costs.byte) as u64)),
             ..Capacity::UNLIMITED
         };
         let (links, to_clients) = (links(self.nodes, |_, _| link), Delay::Fixed(US));
