@@ -34,15 +34,19 @@ fn of_hermes_at(writes: u32) -> Values {
     FIG11.at("writes_percent", writes).ratio("operations", HERMES_ALR, HERMES)
 }
 
-/// Where a replica's time goes here, and not in the paper.
-const AT_THE_LEADER: &str = "the leader's processor is the bottleneck here: proposals to four followers leave its own \
-     clients a fraction of the reads that others answer; reads that wait for it advance at its pace at every node, and \
-     stale ones do not; with fewer syncs under way it is the same";
+/// What an almost-local read waits for here.
+const BEHIND_REQUESTS: &str = "a question, its answer, the proposal and its acknowledgement each wait behind requests \
+     of clients that came before them; where a node takes messages first, and 64 requests in a turn, it is 0.96 at 1%, \
+     0.99 at 5, 10 and 50%, 0.91 at 20 and 25% (*ZAB and ZAB-ALR, by what a node takes first*)";
+
+/// Why more nodes bring more here.
+const MORE_NODES: &str = "more nodes answer more reads, and each makes a write dearer by little: a proposal is encoded \
+     once, and sent over a network that bypasses the kernel";
 
 fn headlines() -> Vec<Rule> {
     let per_read = |name| FIG3.at("protocol", name).at("reads", 128).at("write", "none").of("messages");
     vec![
-        rule("LAW-A.1", of_zab_at(5).at_least(0.98)).why(AT_THE_LEADER),
+        rule("LAW-A.1", of_zab_at(5).at_least(0.98)).why(BEHIND_REQUESTS),
         rule("LAW-A.2", of_hermes_at(5).at_least(0.95)).why(ASKS),
         rule("LAW-A.3", of_raft_at(2).within(2.34, 2.86))
             .better(of_raft_at(2).at_least(2.86))
@@ -71,7 +75,7 @@ fn headlines() -> Vec<Rule> {
                 .and(of_hermes(&FIG13).at_least(0.9)),
         )
         .weaker("\"negligible\" is a tenth")
-        .why(AT_THE_LEADER),
+        .why(BEHIND_REQUESTS),
         rule(
             "LAW-M.12",
             of_raft_at(2)
@@ -80,7 +84,7 @@ fn headlines() -> Vec<Rule> {
                 .and(of_hermes(&FIG11).within(0.9, 1.02)),
         )
         .weaker("\"similar\" is a tenth")
-        .why(AT_THE_LEADER),
+        .why(BEHIND_REQUESTS),
     ]
 }
 
@@ -192,7 +196,7 @@ fn raft() -> Vec<Rule> {
         rule("LAW-7.3", alr_at(2, "5", "3").at_least(1.01).and(alr_at(2, "7", "5").at_least(1.01)))
             .why("each node answers its own reads"),
         rule("LAW-7.4", alr_at(10, "5", "3").within(1.0, 1.2).and(alr_at(10, "7", "3").within(0.9, 1.1)))
-            .why("more nodes answer more reads and make each write dearer"),
+            .why(MORE_NODES),
     ]
 }
 
@@ -207,12 +211,12 @@ fn zab() -> Vec<Rule> {
             .about(wanted, wanted / 10.0)
     };
     vec![
-        rule("LAW-8.1", of_zab_at(1).at_least(0.96)).why(AT_THE_LEADER),
-        rule("LAW-8.2", of_zab_at(5).at_least(0.98)).why(AT_THE_LEADER),
-        rule("LAW-8.3", closing).why(AT_THE_LEADER),
+        rule("LAW-8.1", of_zab_at(1).at_least(0.96)).why(BEHIND_REQUESTS),
+        rule("LAW-8.2", of_zab_at(5).at_least(0.98)).why(BEHIND_REQUESTS),
+        rule("LAW-8.3", closing).why(BEHIND_REQUESTS),
         rule("LAW-8.4", per_write(10, 9.0).and(per_write(25, 3.0)))
             .weaker("reads for each write that ended; which of them waited for that write is not counted"),
-        rule("LAW-8.5", of_zab_at(50).within(0.98, 1.02)).why(AT_THE_LEADER),
+        rule("LAW-8.5", of_zab_at(50).within(0.98, 1.02)).why(BEHIND_REQUESTS),
         rule(
             "LAW-9.1",
             FIG9.all()
@@ -225,11 +229,10 @@ fn zab() -> Vec<Rule> {
             .weaker("\"tight\" is a 99th percentile of three times the mean")
             .why("writes are slower than reads, and 2% of all"),
         rule("LAW-10.1", up(zab_at).and(up(alr_at))).why("each node answers its own reads"),
-        rule("LAW-10.2", level(zab_at).and(level(alr_at)))
-            .why("more nodes answer more reads and make each write dearer"),
+        rule("LAW-10.2", level(zab_at).and(level(alr_at))).why(MORE_NODES),
         rule("LAW-10.3", FIG10.all().ratio("operations", ZAB_ALR, ZAB).within(0.9, 1.05))
             .weaker("at every number of nodes, in place of equal growth")
-            .why(AT_THE_LEADER),
+            .why(BEHIND_REQUESTS),
     ]
 }
 
