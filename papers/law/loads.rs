@@ -134,7 +134,7 @@ pub fn turns(bench: &Bench) -> Result<Vec<Rows>> {
         ("messages first, 256", Turns::MessagesFirst(256)),
         ("messages first, all", Turns::MessagesFirst(usize::MAX)),
     ];
-    let of = |(_, turns)| [1, 5, 10].map(|writes| Point { turns, ..point(writes) });
+    let of = |(_, turns)| WRITES.map(|writes| Point { turns, ..point(writes) });
     loops(bench, &TURNS, &OF_ZAB, &all.map(of).concat(), |point| {
         let (name, _) = all.iter().find(|(_, turns)| *turns == point.turns).expect("it is one of these");
         vec![(*name).to_owned(), point.writes.to_string()]
