@@ -20,7 +20,7 @@
 //! | `nodes 3 [key=value …]` | replicas `r1`… and their nodes' proxies `p1`… start, with these settings |
 //! | `nodes 3+2 [key=value …]` | the same, and two more nodes that may join the group |
 //! | `nodes 3 diskless [key=value …]` | replicas keep their data in memory alone, as with `--durability none` |
-//! | `put p1 KEY VALUE`, `get p1 KEY`, `del p1 KEY`, `incr p1 KEY` | a client asks a proxy; requests are numbered |
+//! | `put p1 KEY VALUE`, `get p1 KEY`, `del p1 KEY`, `incr p1 KEY` | a client asks a proxy; requests are numbered; a value `b*200000` is so many of that text |
 //! | `multi p1 READ-KEY KEY VALUE` | a transaction that reads one key and writes another |
 //! | `putex p1 KEY VALUE MILLIS` | as `put`, for a key that lives for so many milliseconds |
 //! | `get p1 KEY within 50ms`, `get p1 KEY within 3` | the answer may be so old, or miss so many writes |

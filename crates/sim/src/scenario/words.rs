@@ -7,9 +7,11 @@ use bytes::Bytes;
 use quorate_core::{Interval, Manage, NodeId, NodeSet, Range, Roster, Settings};
 use quorate_store::{Command, Condition, Expiry};
 
-/// A key or a value.
+/// A key or a value; `b*200000` is that many of them.
 pub(super) fn text(word: &str) -> Bytes {
-    Bytes::copy_from_slice(word.as_bytes())
+    let times = word.split_once('*').and_then(|(one, times)| Some((one, times.parse().ok()?)));
+    let (one, times) = times.unwrap_or((word, 1));
+    one.repeat(times).into()
 }
 
 /// Writes a key, which may have a time to live.

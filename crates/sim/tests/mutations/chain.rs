@@ -15,7 +15,7 @@ caught! { "chain",
     a_commit_without_an_entry_of_the_own_epoch: "chain/commit-earlier-epochs" with RESTLESS, at 1;
     a_new_link_on_which_nothing_is_sent_again: "chain/links-agree-unseen" with RESTLESS, at 2;
     // Who is left out.
-    slow_members_that_are_in_the_chain_in_turn: "chain/back-in-turn", of 7, under "all", at 2353;
+    slow_members_that_are_in_the_chain_in_turn: "chain/back-in-turn", of 7, under "all", at 1534;
     a_member_that_is_taken_in_while_a_slow_chain_has_just_begun: "chain/in-too-soon" with &["reads=eager-alr"],
         of 7, under "all", at 1883;
     // Reads.

@@ -4,10 +4,9 @@ use std::panic::catch_unwind;
 
 use quorate_core::mutation;
 use quorate_protocols::registry::named;
-use quorate_sim::Options;
 use quorate_sim::scenario::play;
 
-use crate::{PASSING, assert_caught_by, assert_goes_wrong, search};
+use crate::{PASSING, assert_caught_by, assert_goes_wrong};
 
 /// A shard for each: more can go wrong.
 const ONE: &[&str] = &["crossword.shards=1"];
@@ -34,16 +33,6 @@ fn shards_that_are_not_those_that_they_are_said_to_be() {
     assert_caught_by("crossword", "coding/mislabelled-shards", ONE, 5, PASSING, 2, |checker| {
         checker == "assertion"
     });
-}
-
-/// A large write reaches a candidate, which drops it and leads then. Whoever takes it for one on its way waits as long
-/// as its bytes would take.
-#[test]
-fn a_write_that_was_refused_and_is_taken_for_one_on_its_way() {
-    let settings = TABLE.iter().map(ToString::to_string).collect();
-    let faults = "all,rates".parse().expect("kinds of faults");
-    let options = Options { settings, nodes: 5, faults, values: 1 << 20, ..Options::default() };
-    search("crossword", "proxy/refused-is-on-its-way", options, 8624, |checker| checker == "service");
 }
 
 /// Before anybody is lost: it is not on enough disks.

@@ -186,6 +186,15 @@ fn a_candidate_that_deposes_others_though_its_disk_hangs() {
     assert_goes_wrong("multipaxos", "now/Reject", text, deposes);
 }
 
+/// A large write reaches a candidate, which drops it and leads then. Whoever takes it for one on its way waits as long
+/// as its bytes would take.
+#[test]
+fn a_write_that_was_refused_and_is_taken_for_one_on_its_way() {
+    let text = trace!("paxos/multipaxos", "large-write-that-was-dropped");
+    let waits = |text: &str| !text.contains("p3 #2 = Done");
+    assert_goes_wrong("multipaxos", "proxy/refused-is-on-its-way", text, waits);
+}
+
 #[test]
 fn a_candidate_that_goes_from_ballot_to_ballot_though_its_disk_hangs() {
     let text = trace!("paxos/multipaxos", "candidate-whose-disk-hangs");
