@@ -1,9 +1,11 @@
 //! When to suspect a leader. Timeouts are drawn anew each time, so that two replicas seldom stand at once, and
-//! whoever has heard a leader lately refuses to help replace it (Ongaro's thesis §4.2.3, §9.6).
+//! whoever has heard a leader lately refuses to help replace it (Ongaro's thesis §4.2.3, §9.6). Whoever has stood in
+//! vain waits twice as long before it stands again: it may be slow, or lack what others have, and with a fast clock it
+//! would keep those who can lead from standing.
 
 use std::time::Duration;
 
-use quorate_core::{Random, Settings, SettingsError, Time};
+use quorate_core::{Random, Settings, SettingsError, Time, mutation};
 
 use crate::settings;
 
@@ -36,6 +38,9 @@ impl ElectionTimeouts {
     }
 }
 
+/// More candidacies in vain than this make nobody wait longer.
+const MOST_IN_VAIN: u32 = 3;
+
 /// A follower's watch on its leader.
 #[derive(Clone, Debug)]
 pub struct LeaderMonitor {
@@ -44,6 +49,8 @@ pub struct LeaderMonitor {
     /// Since when it has been waiting, and for how long it will.
     since: Time,
     patience: Duration,
+    /// How often in a row this replica has stood in vain.
+    in_vain: u32,
 }
 
 impl LeaderMonitor {
@@ -52,13 +59,31 @@ impl LeaderMonitor {
     pub fn new(timeouts: ElectionTimeouts, patient: bool, now: Time, random: &mut Random) -> LeaderMonitor {
         let least = if patient { timeouts.election } else { timeouts.heartbeat };
         let patience = random.between(least, 2 * least);
-        LeaderMonitor { timeouts, heard: None, since: now, patience }
+        LeaderMonitor { timeouts, heard: None, since: now, patience, in_vain: 0 }
     }
 
-    /// The leader, or a candidate that this replica supports, has spoken.
+    /// The leader, or another candidate that this replica supports, has spoken.
     pub fn heard(&mut self, now: Time) {
+        self.stands(now);
+        self.in_vain = 0;
+    }
+
+    /// This replica stands: nobody else should be helped.
+    pub fn stands(&mut self, now: Time) {
         self.heard = Some(now);
         self.since = now;
+    }
+
+    /// This replica stood, a majority having wanted a leader, and does not lead: others go first.
+    pub fn stood_in_vain(&mut self) {
+        if !mutation::active("election/no-back-off") {
+            self.in_vain = (self.in_vain + 1).min(MOST_IN_VAIN);
+        }
+    }
+
+    /// This replica leads.
+    pub fn leads(&mut self) {
+        self.in_vain = 0;
     }
 
     /// Whether a leader was heard so lately that nobody else should be helped.
@@ -79,7 +104,8 @@ impl LeaderMonitor {
     /// Waits anew, for another random while.
     pub fn restart(&mut self, now: Time, random: &mut Random) -> Duration {
         self.since = now;
-        self.patience = random.between(self.timeouts.election, 2 * self.timeouts.election);
+        self.patience =
+            random.between(self.timeouts.election, 2 * self.timeouts.election) * (1 << self.in_vain);
         self.patience
     }
 
@@ -110,5 +136,13 @@ mod tests {
             let patience = monitor.restart(ms(2000), &mut random);
             assert!(patience >= timeouts.election && patience < 2 * timeouts.election);
         }
+        for doubled in [2, 4, 8, 8] {
+            monitor.stood_in_vain();
+            monitor.stands(ms(2000));
+            let patience = monitor.restart(ms(2000), &mut random);
+            assert!(patience >= doubled * timeouts.election && patience < doubled * 2 * timeouts.election);
+        }
+        monitor.heard(ms(2000));
+        assert!(monitor.restart(ms(2000), &mut random) < 2 * timeouts.election);
     }
 }

@@ -91,6 +91,9 @@ impl Replica {
             cx.set_timer(Timer::Election, self.bound_until.since(now));
             return;
         }
+        if matches!(self.role, Role::Candidate { .. } | Role::Gathering(_)) && !self.waits_for_its_disk() {
+            self.monitor.stood_in_vain();
+        }
         let patience = self.monitor.restart(now, cx.random());
         cx.set_timer(Timer::Election, patience);
         self.silent_timeouts = self.silent_timeouts.saturating_add(1);

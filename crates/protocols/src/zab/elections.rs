@@ -58,6 +58,9 @@ impl Replica {
             cx.set_timer(Timer::Election, rest);
             return;
         }
+        if matches!(self.role, Role::Discovery(_)) && !self.waits_for_its_disk() {
+            self.monitor.stood_in_vain();
+        }
         let patience = self.monitor.restart(now, cx.random());
         cx.set_timer(Timer::Election, patience);
         let leaves = self.draining && !self.is_alone();
@@ -188,8 +191,11 @@ impl Replica {
                     return;
                 }
                 if fresher {
-                    // It might lack what this follower has helped to commit.
+                    // It might lack what this follower has helped to commit, and whoever has that is to stand.
                     self.role = Role::Follower;
+                    self.monitor.stood_in_vain();
+                    let patience = self.monitor.restart(cx.now(), cx.random());
+                    cx.set_timer(Timer::Election, patience);
                     return;
                 }
                 let own = Own::read(self.me, cx);

@@ -55,6 +55,21 @@ fn search(protocol: &str, mutation: &str, mut options: Options, known: u64, coun
     panic!("{protocol}: {mutation} went unnoticed for {SEEDS} seeds");
 }
 
+/// With almost-local reads, and clocks that run at any rate: whoever stands in vain keeps those from standing who could
+/// lead, unless it waits longer each time.
+fn assert_never_served(protocol: &str, known: u64) {
+    let settings = vec!["reads=alr".to_owned()];
+    let faults = "all,clocks-beyond-bound".parse().expect("kinds of faults");
+    let stops = |checker: &str| matches!(checker, "liveness" | "service");
+    search(
+        protocol,
+        "election/no-back-off",
+        Options { settings, faults, ..Options::default() },
+        known,
+        stops,
+    );
+}
+
 /// Where several rare events must meet, the conversation is scripted. It is as the text says; with the rule weakened it
 /// goes wrong.
 fn assert_goes_wrong(protocol: &str, mutation: &str, text: &str, is_wrong: impl Fn(&str) -> bool) {

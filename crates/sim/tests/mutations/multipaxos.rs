@@ -1,6 +1,6 @@
 //! Each safety rule of MultiPaxos, its parts and the disk, weakened on purpose.
 
-use crate::assert_goes_wrong;
+use crate::{assert_goes_wrong, assert_never_served};
 
 /// Short waits, for more elections in a run; and no leases, so that nobody waits for them.
 const RESTLESS: &[&str] = &["heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms", "reads=log"];
@@ -193,6 +193,12 @@ fn a_write_that_was_refused_and_is_taken_for_one_on_its_way() {
     let text = trace!("paxos/multipaxos", "large-write-that-was-dropped");
     let waits = |text: &str| !text.contains("p3 #2 = Done");
     assert_goes_wrong("multipaxos", "proxy/refused-is-on-its-way", text, waits);
+}
+
+/// A node that is slow for good, and whose clock is fast, ends each leadership before its clients are answered.
+#[test]
+fn a_candidate_that_stands_again_and_again_in_vain() {
+    assert_never_served("multipaxos", 5277);
 }
 
 #[test]

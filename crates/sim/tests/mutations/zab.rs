@@ -2,7 +2,7 @@
 
 use quorate_sim::Options;
 
-use crate::{RESTLESS, assert_goes_wrong, search};
+use crate::{RESTLESS, assert_goes_wrong, assert_never_served, search};
 
 /// With one entry in a message as well: histories are synchronized in several steps.
 const SINGLE: &[&str] = &["heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms", "append.bytes=1"];
@@ -38,6 +38,12 @@ fn a_candidate_that_proposes_one_epoch_after_the_other_though_its_disk_hangs() {
     let text = trace!("zab", "candidate-whose-disk-hangs");
     let deposes = |text: &str| !text.contains("r1 leader leader r1 ballot 1 ");
     assert_goes_wrong("zab", "zab/stand-without-a-disk", text, deposes);
+}
+
+/// It lacks what another has, whose clock is slower.
+#[test]
+fn a_candidate_that_stands_again_and_again_though_another_must_lead() {
+    assert_never_served("zab", 1371);
 }
 
 /// It leads on while a member hears it, which it cannot get anything committed with.

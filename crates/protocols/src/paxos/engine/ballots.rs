@@ -75,7 +75,10 @@ impl<P: Policy> Replica<P> {
         self.safety_threshold = self.log.last();
         let (ballot, ballot_config) = (self.promised, self.ballot_config.clone());
         self.persist(Record::Promise { ballot, ballot_config }, cx);
-        self.monitor.heard(now);
+        match ballot.node() == Some(self.me) {
+            true => self.monitor.stands(now),
+            false => self.monitor.heard(now),
+        }
         self.forget_reads_of_leader();
         if ballot.node() == Some(self.me) {
             // What is chosen and lacks shards is gathered by its identity, and not proposed again (`gossip.rs`). If it
@@ -162,6 +165,9 @@ impl<P: Policy> Replica<P> {
         if let Some(rest) = self.monitor.remaining(now).filter(|_| !alone) {
             cx.set_timer(Timer::Election, rest);
             return;
+        }
+        if matches!(self.role, Role::Candidate(_)) && !self.waits_for_its_disk() {
+            self.monitor.stood_in_vain();
         }
         let patience = self.monitor.restart(now, cx.random());
         cx.set_timer(Timer::Election, patience);
@@ -287,7 +293,7 @@ impl<P: Policy> Replica<P> {
                 // However many parts there are, this replica goes on standing while they come. Those that send them
                 // hear of it with each question.
                 if !mutation::active("paxos/parts-are-no-progress") {
-                    self.monitor.heard(cx.now());
+                    self.monitor.stands(cx.now());
                 }
                 self.send_prepare(NodeSet::from_iter([from]), next, cx);
             }
