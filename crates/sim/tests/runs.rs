@@ -382,7 +382,7 @@ fn the_rest_serves_everybody_when_a_minority_is_lost_for_good() {
         let bodega = sim(named("bodega"), &lossy(&[]), &mut |_| {}).unwrap();
         for summary in [multipaxos, raft, bodega] {
             assert!(summary.is_fine(), "{summary}");
-            assert!(summary.faults.of(Kind::LostNodes) >= 40, "{summary}");
+            assert!(summary.faults.of(Kind::LostNodes) > 30, "{summary}");
         }
     }
 }
