@@ -26,8 +26,8 @@ impl ElectionTimeouts {
             election: settings.duration(
                 "election.timeout",
                 "500ms",
-                "The shortest silence of a leader after which a follower stands; drawn between this and twice this. \
-                 At least three heartbeats",
+                "The shortest silence of a leader after which a follower stands; drawn between this and twice this, \
+                 longer after it has stood in vain. At least three heartbeats",
             )?,
         };
         if timeouts.election < 3 * timeouts.heartbeat {
