@@ -1,7 +1,7 @@
 //! When to suspect a leader. Timeouts are drawn anew each time, so that two replicas seldom stand at once, and
-//! whoever has heard a leader lately refuses to help replace it (Ongaro's thesis §4.2.3, §9.6). Whoever has stood in
-//! vain waits twice as long before it stands again: it may be slow, or lack what others have, and with a fast clock it
-//! would keep those who can lead from standing.
+//! whoever has heard a leader lately refuses to help replace it (Ongaro's thesis §4.2.3, §9.6). Whoever loses an
+//! election waits twice as long before the next one (exponential back-off): it may be slow, or lack what others have,
+//! and with a fast clock it would keep those who can lead from standing.
 
 use std::time::Duration;
 
@@ -38,8 +38,8 @@ impl ElectionTimeouts {
     }
 }
 
-/// More candidacies in vain than this make nobody wait longer.
-const MOST_IN_VAIN: u32 = 3;
+/// More lost elections in a row than this make nobody wait longer.
+const MOST_LOST: u32 = 3;
 
 /// A follower's watch on its leader.
 #[derive(Clone, Debug)]
@@ -49,8 +49,8 @@ pub struct LeaderMonitor {
     /// Since when it has been waiting, and for how long it will.
     since: Time,
     patience: Duration,
-    /// How often in a row this replica has stood in vain.
-    in_vain: u32,
+    /// How many elections in a row this replica has lost.
+    lost: u32,
 }
 
 impl LeaderMonitor {
@@ -59,31 +59,31 @@ impl LeaderMonitor {
     pub fn new(timeouts: ElectionTimeouts, patient: bool, now: Time, random: &mut Random) -> LeaderMonitor {
         let least = if patient { timeouts.election } else { timeouts.heartbeat };
         let patience = random.between(least, 2 * least);
-        LeaderMonitor { timeouts, heard: None, since: now, patience, in_vain: 0 }
+        LeaderMonitor { timeouts, heard: None, since: now, patience, lost: 0 }
     }
 
     /// The leader, or another candidate that this replica supports, has spoken.
     pub fn heard(&mut self, now: Time) {
-        self.stands(now);
-        self.in_vain = 0;
+        self.stands_for_election(now);
+        self.lost = 0;
     }
 
     /// This replica stands: nobody else should be helped.
-    pub fn stands(&mut self, now: Time) {
+    pub fn stands_for_election(&mut self, now: Time) {
         self.heard = Some(now);
         self.since = now;
     }
 
     /// This replica stood, a majority having wanted a leader, and does not lead: others go first.
-    pub fn stood_in_vain(&mut self) {
+    pub fn lost_election(&mut self) {
         if !mutation::active("election/no-back-off") {
-            self.in_vain = (self.in_vain + 1).min(MOST_IN_VAIN);
+            self.lost = (self.lost + 1).min(MOST_LOST);
         }
     }
 
     /// This replica leads.
-    pub fn leads(&mut self) {
-        self.in_vain = 0;
+    pub fn won_election(&mut self) {
+        self.lost = 0;
     }
 
     /// Whether a leader was heard so lately that nobody else should be helped.
@@ -104,8 +104,7 @@ impl LeaderMonitor {
     /// Waits anew, for another random while.
     pub fn restart(&mut self, now: Time, random: &mut Random) -> Duration {
         self.since = now;
-        self.patience =
-            random.between(self.timeouts.election, 2 * self.timeouts.election) * (1 << self.in_vain);
+        self.patience = random.between(self.timeouts.election, 2 * self.timeouts.election) * (1 << self.lost);
         self.patience
     }
 
@@ -137,8 +136,8 @@ mod tests {
             assert!(patience >= timeouts.election && patience < 2 * timeouts.election);
         }
         for doubled in [2, 4, 8, 8] {
-            monitor.stood_in_vain();
-            monitor.stands(ms(2000));
+            monitor.lost_election();
+            monitor.stands_for_election(ms(2000));
             let patience = monitor.restart(ms(2000), &mut random);
             assert!(patience >= doubled * timeouts.election && patience < doubled * 2 * timeouts.election);
         }

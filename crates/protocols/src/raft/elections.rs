@@ -92,7 +92,7 @@ impl Replica {
             return;
         }
         if matches!(self.role, Role::Candidate { .. } | Role::Gathering(_)) && !self.waits_for_its_disk() {
-            self.monitor.stood_in_vain();
+            self.monitor.lost_election();
         }
         let patience = self.monitor.restart(now, cx.random());
         cx.set_timer(Timer::Election, patience);

@@ -49,7 +49,7 @@ pub struct Leading {
 impl Replica {
     /// A majority has voted for this replica.
     pub(super) fn begin_to_lead(&mut self, cx: &mut Context<'_, Self>) {
-        self.monitor.leads();
+        self.monitor.won_election();
         let (last, _) = self.log.entries.last();
         if mutation::active("leaseguard/limbo-applied") {
             self.commit(last, cx);

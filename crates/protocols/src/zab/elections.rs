@@ -59,7 +59,7 @@ impl Replica {
             return;
         }
         if matches!(self.role, Role::Discovery(_)) && !self.waits_for_its_disk() {
-            self.monitor.stood_in_vain();
+            self.monitor.lost_election();
         }
         let patience = self.monitor.restart(now, cx.random());
         cx.set_timer(Timer::Election, patience);
@@ -193,7 +193,7 @@ impl Replica {
                 if fresher {
                     // It might lack what this follower has helped to commit, and whoever has that is to stand.
                     self.role = Role::Follower;
-                    self.monitor.stood_in_vain();
+                    self.monitor.lost_election();
                     let patience = self.monitor.restart(cx.now(), cx.random());
                     cx.set_timer(Timer::Election, patience);
                     return;

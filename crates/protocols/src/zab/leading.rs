@@ -35,7 +35,7 @@ impl Replica {
         histories: BTreeMap<NodeId, (u64, u64)>,
         cx: &mut Context<'_, Self>,
     ) {
-        self.monitor.leads();
+        self.monitor.won_election();
         let others = histories.into_iter().filter(|(node, _)| *node != self.me);
         // DIFF goes on from there, if the logs agree up to there.
         let begin = |(epoch, index)| self.log.entries.agree(index, epoch).min(index);

@@ -75,12 +75,9 @@ impl<P: Policy> Replica<P> {
         self.safety_threshold = self.log.last();
         let (ballot, ballot_config) = (self.promised, self.ballot_config.clone());
         self.persist(Record::Promise { ballot, ballot_config }, cx);
-        match ballot.node() == Some(self.me) {
-            true => self.monitor.stands(now),
-            false => self.monitor.heard(now),
-        }
         self.forget_reads_of_leader();
         if ballot.node() == Some(self.me) {
+            self.monitor.stands_for_election(now);
             // What is chosen and lacks shards is gathered by its identity, and not proposed again (`gossip.rs`). If it
             // changes who counts, this ballot ends when that is executed, and has proposed nothing (`changes.rs`).
             let from = self.log.committed() + 1;
@@ -90,6 +87,7 @@ impl<P: Policy> Replica<P> {
             self.send_prepare(missing, from, cx);
             cx.set_timer(Timer::Retransmit, RETRANSMIT);
         } else {
+            self.monitor.heard(now);
             self.role = Role::Follower;
             if let Some(from) = self.prepare_from.take() {
                 self.reply_to_prepare(from, cx);
@@ -167,7 +165,7 @@ impl<P: Policy> Replica<P> {
             return;
         }
         if matches!(self.role, Role::Candidate(_)) && !self.waits_for_its_disk() {
-            self.monitor.stood_in_vain();
+            self.monitor.lost_election();
         }
         let patience = self.monitor.restart(now, cx.random());
         cx.set_timer(Timer::Election, patience);
@@ -293,7 +291,7 @@ impl<P: Policy> Replica<P> {
                 // However many parts there are, this replica goes on standing while they come. Those that send them
                 // hear of it with each question.
                 if !mutation::active("paxos/parts-are-no-progress") {
-                    self.monitor.stands(cx.now());
+                    self.monitor.stands_for_election(cx.now());
                 }
                 self.send_prepare(NodeSet::from_iter([from]), next, cx);
             }

@@ -98,7 +98,7 @@ impl<P: Policy> Replica<P> {
     /// Phase 1 is complete.
     pub(super) fn begin_to_lead(&mut self, prepared: Prepared, cx: &mut Context<'_, Self>) {
         let now = cx.now();
-        self.monitor.leads();
+        self.monitor.won_election();
         let Prepared { committed, holder, proposals, ids } = prepared;
         let (tally, configuration) = (self.tally(), &self.configuration.1);
         let others = configuration.all().without(self.me);
