@@ -17,7 +17,7 @@
 //!    has all that its own has (`P`, where the logs end: the rule of Raft's votes; `()` without logs). From then on it
 //!    treats the candidate as an owner for an election timeout after each `Prepare`: it promises nobody else a ballot,
 //!    and helps no poll. Two candidates that cannot reach each other would else take a third's promise from each other
-//!    for ever.
+//!    for ever. A candidate that polls again has lost its election, and waits longer each time ([`crate::election`]).
 //! 3. *Leases*: those who read have promises of a majority that it promises no other ballot before they end
 //!    ([`crate::leases`]). So an acceptor first takes back what it has granted, or waits for its end. When an epoch
 //!    begins, nobody who was removed has leases of a majority.

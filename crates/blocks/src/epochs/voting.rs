@@ -24,6 +24,9 @@ impl<P: Copy + Ord + Debug, K: Evidence> Epochs<P, K> {
 
     /// Asks whether a majority misses the owner, before it takes a ballot: who is alone with that disturbs nobody.
     fn poll<M: Embeds<P, K>>(&mut self, own: P, cx: &mut Context<'_, M>) -> Event<K> {
+        if let Role::Candidate(_) = self.role {
+            self.monitor.lost_election();
+        }
         self.restart_patience(cx);
         let leaves = self.draining && !self.members.is_alone(self.me);
         if self.waits_for_its_disk() || self.wanted.is_some() || leaves {
@@ -108,7 +111,7 @@ impl<P: Copy + Ord + Debug, K: Evidence> Epochs<P, K> {
                     false => candidate.tally.missing(),
                 };
                 if waits {
-                    self.monitor.heard(cx.now());
+                    self.monitor.stands_for_election(cx.now());
                 }
                 (to, Message::Prepare { ballot: self.promised, position })
             }
@@ -174,6 +177,7 @@ impl<P: Copy + Ord + Debug, K: Evidence> Epochs<P, K> {
         }
         let promises = std::mem::take(&mut candidate.promises);
         self.leave_out(late, now);
+        self.monitor.won_election();
         self.role = Role::Owner(Owner { since: now, heard: BTreeMap::new() });
         cx.cancel_timer(Timer::Election.into());
         Event::Decided(promises)

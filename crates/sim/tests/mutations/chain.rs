@@ -15,7 +15,6 @@ caught! { "chain",
     a_commit_without_an_entry_of_the_own_epoch: "chain/commit-earlier-epochs" with RESTLESS, at 1;
     a_new_link_on_which_nothing_is_sent_again: "chain/links-agree-unseen" with RESTLESS, at 2;
     // Who is left out.
-    slow_members_that_are_in_the_chain_in_turn: "chain/back-in-turn", of 7, under "all", at 1534;
     a_member_that_is_taken_in_while_a_slow_chain_has_just_begun: "chain/in-too-soon" with &["reads=eager-alr"],
         of 7, under "all", at 1883;
     // Reads.
@@ -60,6 +59,14 @@ fn members_that_cannot_come_near() {
     let text = trace!("chain", "members-that-cannot-come-near");
     let waits = |text: &str| !text.contains("p1 #4 = Done");
     crate::assert_goes_wrong("chain", "chain/near-in-vain", text, waits);
+}
+
+/// They are in the chain in turn, and the write is held up by both.
+#[test]
+fn slow_members_that_are_in_the_chain_in_turn() {
+    let text = trace!("chain", "slow-members-in-turn");
+    let waits = |text: &str| !text.contains("p1 #1 = Done");
+    crate::assert_goes_wrong("chain", "chain/back-in-turn", text, waits);
 }
 
 /// A key's time is up while the group has no head, and the next one cannot append another entry at once.

@@ -42,6 +42,12 @@ fn a_reader_without_leases() {
     crate::assert_reads_alone("craq", " reads=lease", "epochs/reads-without-leases");
 }
 
+/// It lacks what another has, whose clock is slower, and the disks of two more hang.
+#[test]
+fn a_candidate_that_stands_again_and_again_though_another_must_own_the_epoch() {
+    crate::assert_never_served("craq", "reads=eager-alr", 5, 4078);
+}
+
 #[test]
 fn eager_reads_that_ask_nobody() {
     crate::assert_reads_alone("craq", " reads=eager-alr", "eager-alr/ask-nobody");

@@ -57,14 +57,14 @@ fn search(protocol: &str, mutation: &str, mut options: Options, known: u64, coun
 
 /// With almost-local reads, and clocks that run at any rate: whoever stands in vain keeps those from standing who could
 /// lead, unless it waits longer each time.
-fn assert_never_served(protocol: &str, known: u64) {
-    let settings = vec!["reads=alr".to_owned()];
+fn assert_never_served(protocol: &str, reads: &str, nodes: usize, known: u64) {
+    let settings = vec![reads.to_owned()];
     let faults = "all,clocks-beyond-bound".parse().expect("kinds of faults");
     let stops = |checker: &str| matches!(checker, "liveness" | "service");
     search(
         protocol,
         "election/no-back-off",
-        Options { settings, faults, ..Options::default() },
+        Options { settings, nodes, faults, ..Options::default() },
         known,
         stops,
     );

@@ -43,7 +43,7 @@ fn a_candidate_that_proposes_one_epoch_after_the_other_though_its_disk_hangs() {
 /// It lacks what another has, whose clock is slower.
 #[test]
 fn a_candidate_that_stands_again_and_again_though_another_must_lead() {
-    assert_never_served("zab", 1371);
+    assert_never_served("zab", "reads=alr", 3, 1371);
 }
 
 /// It leads on while a member hears it, which it cannot get anything committed with.
