@@ -108,6 +108,10 @@ impl Replica {
     ) {
         let leads = matches!(self.role, Role::Leader(_)) || self.monitor.has_leader(cx.now());
         let complete = candidate >= self.freshness() || mutation::active("zab/any-leader");
+        match complete {
+            true => self.supported.insert(from),
+            false => self.supported.remove(from),
+        };
         if !leads && complete {
             cx.send(from, Message::FollowerEpoch { round, accepted: self.accepted });
         }
@@ -160,9 +164,12 @@ impl Replica {
         }
         if epoch > self.accepted {
             self.accept(epoch, from, cx);
-            // It is given time to lead.
-            let patience = self.monitor.restart(cx.now(), cx.random());
-            cx.set_timer(Timer::Election, patience);
+            // It is given time to lead, if it has all that this replica has. Whoever lacks something loses its
+            // election, and one after the other would keep from standing whom they need.
+            if self.supported.contains(from) || mutation::active("zab/time-for-anybody") {
+                let patience = self.monitor.restart(cx.now(), cx.random());
+                cx.set_timer(Timer::Election, patience);
+            }
         }
         self.acknowledge_epoch(from, cx);
     }
