@@ -30,18 +30,25 @@ fn campaigns_pass() {
     assert_passes("unreplicated", &with(1, "all", 50));
 }
 
+/// Groups of one, in which whoever is asked has a majority already, and of even numbers.
 #[test]
-fn campaigns_of_epaxos_pass_with_one_two_and_four_nodes() {
-    let with = |nodes, faults: &str, runs| Options {
-        nodes,
-        faults: faults.parse().unwrap(),
-        runs,
-        ..Options::default()
-    };
-    for (nodes, runs) in [(1, 20), (2, 20), (4, 10)] {
-        assert_passes("epaxos", &with(nodes, "all", runs));
+fn every_protocol_passes_with_one_two_and_four_nodes() {
+    for protocol in replicated() {
+        for nodes in [1, 2, 4] {
+            assert_passes(protocol, &Options { nodes, runs: 4, ..Options::default() });
+        }
     }
-    assert_passes("epaxos", &with(3, "none", 20));
+    for protocol in ["chain", "craq", "hermes"] {
+        assert_passes(protocol, &Options { nodes: 1, ..seed(0, "all", &["reads=eager-alr"]) });
+    }
+}
+
+#[test]
+fn campaigns_of_epaxos_pass_with_two_and_four_nodes() {
+    for (nodes, runs) in [(2, 20), (4, 10)] {
+        assert_passes("epaxos", &Options { nodes, runs, ..Options::default() });
+    }
+    assert_passes("epaxos", &Options { faults: "none".parse().unwrap(), runs: 20, ..Options::default() });
 }
 
 /// Reads that were repeated while they waited took an instance each, for ever (328); a snapshot hid from an owner
