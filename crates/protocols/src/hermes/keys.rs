@@ -322,3 +322,52 @@ impl Loading {
         self.head.filter(|_| whole).ok_or_else(|| "the image ends early".to_owned())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With one key of each letter, whose version is that letter.
+    fn keys(letters: &str) -> Keys {
+        let mut keys = Keys::new(Store::new());
+        for letter in letters.chars() {
+            let key = Key::from(letter.to_string());
+            let command = Command::Append { key: key.clone(), value: Bytes::from(vec![b'x'; 100]) };
+            keys.execute(&command, letter.into(), Wall::from_millis(1));
+            let at = Timestamp { epoch: 1, version: letter.into(), writer: 1 };
+            keys.stamp(&key, at, Record::default());
+        }
+        keys
+    }
+
+    fn pieces(image: &Snapshot) -> Vec<Bytes> {
+        let (mut pieces, mut cursor) = (Vec::new(), Some(Bytes::new()));
+        while let Some(at) = cursor {
+            let Piece { bytes, next } = image.piece(&at, 64);
+            pieces.push(bytes);
+            cursor = next;
+        }
+        pieces
+    }
+
+    #[test]
+    fn an_image_comes_back_piece_by_piece_and_another_is_told_from_it() {
+        let head = Bytes::from_static(b"head");
+        let image = keys("abc").freeze(head.clone());
+        let own = pieces(&image);
+        assert!(own.len() > 4 && own.iter().all(|piece| piece.len() <= 64));
+        assert_eq!(image.verify(&mut own.iter().cloned()), Ok(()));
+        let (loaded, copy) = Keys::load(&image);
+        assert_eq!((loaded, copy.fingerprint()), (head.clone(), keys("abc").fingerprint()));
+
+        let mut undecided = keys("abc");
+        undecided.set_valid(&Key::from("b".to_owned()), true);
+        let others = [keys("ab"), keys("abcd"), keys("abd"), undecided];
+        let mut others: Vec<_> = others.iter().map(|keys| pieces(&keys.freeze(head.clone()))).collect();
+        others.push(pieces(&keys("abc").freeze(Bytes::from_static(b"another head"))));
+        others.push(own[..own.len() - 1].to_vec());
+        for other in others {
+            assert!(image.verify(&mut other.iter().cloned()).is_err(), "{other:?}");
+        }
+    }
+}
