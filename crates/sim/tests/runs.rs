@@ -188,6 +188,14 @@ fn seed(seed: u64, faults: &str, settings: &[&str]) -> Options {
     Options { seed, runs: 1, faults: faults.parse().unwrap(), settings, ..Options::default() }
 }
 
+/// Two disks were rolled back, each to a state before the other's latest life (198). The two let each other in, and
+/// nobody else did.
+#[test]
+fn disks_that_are_rolled_back_together_bind_nobody() {
+    let options = seed(198, "all,clocks-beyond-bound", &["reads=eager-alr"]);
+    assert_passes("hermes", &Options { nodes: 7, ..options });
+}
+
 /// A node was to stop, since its disk took long to write that another had come back. That one had no memory, so the
 /// node went on, and let in nobody before its disk was done.
 #[test]

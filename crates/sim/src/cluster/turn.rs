@@ -228,9 +228,15 @@ impl Cluster {
         self.found(result);
     }
 
-    /// Whether it is connected to another node.
+    /// Whether it is connected to another node that is sound.
     fn is_heard(&self, host: usize) -> bool {
-        (0..self.nodes).any(|to| to != host && self.may_send(host, to))
+        (0..self.nodes).any(|to| self.counts_on(to, host))
+    }
+
+    /// Whether what a node with a damaged disk says to a process binds it. Not what it says to itself, nor to another
+    /// such node: each may have forgotten the other's later life, and they are a minority to which nobody else listens.
+    fn counts_on(&self, to: usize, host: usize) -> bool {
+        to != host && !self.hosts[to].damaged && self.may_send(host, to)
     }
 
     pub(super) fn tell(&mut self, group: GroupId, who: Process, fact: &Fact) -> Result<(), Violation> {
@@ -297,9 +303,8 @@ impl Cluster {
 
     pub(super) fn post(&mut self, host: usize, frame: OutgoingFrame) {
         let OutgoingFrame { from, group, to, own, kind, binds, class, payload, .. } = frame;
-        // What a node with a damaged disk says to itself binds nobody.
         let heard = !self.hosts[host].damaged
-            || to.iter().any(|to| self.locate(to).is_some_and(|to| to != host && self.may_send(host, to)));
+            || to.iter().any(|to| self.locate(to).is_some_and(|to| self.counts_on(to, host)));
         if let (Some(node), Some(number), true) = (from.replica(), binds, heard) {
             let who = Process { node, incarnation: self.hosts[host].incarnation };
             let result = self.panels[group.index()].on_bound(self.now, who, number);
