@@ -16,9 +16,9 @@ caught! { "bodega",
     reads_that_are_released_at_m_notes: "bodega/released-at-m-notes",
         under "slow-links,loss,roster-changes", at 3;
     notes_that_are_counted_by_a_former_configuration: "bodega/notes-of-former-voters", of 5, under "all", at 1243;
-    a_leader_that_answers_from_what_is_committed: "bodega/leader-answers-committed", at 287;
+    a_leader_that_answers_from_what_is_committed: "bodega/leader-answers-committed", at 139;
     coverage_of_one_key_of_a_batch: "bodega/one-key-of-a-batch", of 5,
-        under "roster-changes,loss,slow-links,partitions", at 91;
+        under "roster-changes,loss,slow-links,partitions", at 122;
     a_barred_responder_that_counts_its_own_promise: "bodega/excluded-and-reading" with IMPATIENT,
         under "roster-changes,partitions,one-way-partitions,loss,slow-links", at 12;
     an_exclusion_that_nobody_has_confirmed: "exclusion/unconfirmed", at 554;
@@ -29,7 +29,7 @@ caught! { "bodega",
     a_lease_that_is_believed_from_the_receipt_of_a_renewal: "lease/believed-from-receipt";
     nodes_that_speak_although_their_leases_are_not_of_one_length: "reach/spoken-across",
         under "longer-timeouts,crashes", at 35;
-    held_reads_that_are_answered_without_leases: "paxos/unheld-unstable", at 8;
+    held_reads_that_are_answered_without_leases: "paxos/unheld-unstable", at 665;
     // Reads that may miss some versions.
     versions_that_are_counted_without_leases: "bodega/versions-unstable", at 226;
     // A leader waits for a responder longer than for a majority.
@@ -37,7 +37,7 @@ caught! { "bodega",
     // A responder whose disk hangs, and which goes on answering renewals, holds up writes.
     exclusion_by_silence_only: "laggards/silence-only", under "hung-disks", at 1;
     a_leader_that_looks_at_votes_only_while_its_disk_confirms_no_exclusion: "laggards/votes-only",
-        of 5, under "all,hung-disks,-full-disks", at 2065;
+        of 5, under "all,hung-disks,-full-disks", at 1345;
     a_leader_whose_disk_hangs_and_who_stays_until_a_majority_has_better_ones: "laggards/as-a-majority",
         under "all,hung-disks", at 327;
     // What must be durable.

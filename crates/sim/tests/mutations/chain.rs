@@ -5,8 +5,8 @@ use crate::RESTLESS;
 caught! { "chain",
     // Every `AfterSync` made `Now`, and what must be durable not so.
     a_ballot_that_is_prepared_before_it_is_durable: "now/Prepare" with RESTLESS, at 90;
-    a_promise_that_is_given_before_it_is_durable: "now/Promise" with RESTLESS, at 79;
-    an_entry_that_goes_on_before_it_is_durable: "now/Stored", at 1;
+    a_promise_that_is_given_before_it_is_durable: "now/Promise" with RESTLESS, at 27;
+    an_entry_that_goes_on_before_it_is_durable: "now/Stored", at 36;
     a_snapshot_that_counts_before_it_is_durable: "log/snapshot-not-durable"
         with &["log.retain=0", "heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms"], at 9;
     // Epochs and the log.
@@ -19,7 +19,7 @@ caught! { "chain",
         of 7, under "all", at 1883;
     // Reads.
     a_lease_that_outlives_its_epoch: "epochs/promise-while-leased";
-    a_tail_that_reads_before_it_has_executed_its_log: "chain/restarted-tail-reads", at 199;
+    a_tail_that_reads_before_it_has_executed_its_log: "chain/restarted-tail-reads", at 22;
 }
 
 #[test]

@@ -7,14 +7,14 @@ const RESTLESS: &[&str] =
     &["heartbeat=10ms", "election.timeout=50ms", "lease.drift=4ms", "proxy.patience=40ms"];
 
 caught! { "craft",
-    an_entry_in_shards_that_a_bare_majority_commits: "craft/bare-majority-of-shards", of 5, under "all", at 65;
+    an_entry_in_shards_that_a_bare_majority_commits: "craft/bare-majority-of-shards", of 5, under "all", at 84;
     a_fallback_after_which_a_bare_majority_of_shards_is_enough:
         "craft/bare-majority-after-fallback", of 5, under "all", at 164;
     an_entry_that_is_dropped_before_a_majority_has_answered:
         "craft/drop-with-too-few-answers", of 5, under "all", at 19;
     an_entry_that_is_executed_without_its_value: "log/partial-executed", of 5, under "all";
     a_candidate_whose_own_vote_is_not_durable: "now/Vote", of 5, at 1229;
-    a_vote_that_is_given_before_it_is_durable: "now/VoteReply" with RESTLESS, of 5, at 230;
+    a_vote_that_is_given_before_it_is_durable: "now/VoteReply" with RESTLESS, of 5, at 74;
     an_entry_that_is_acknowledged_before_it_is_durable: "now/AppendReply", of 5, under "all", at 31;
     a_shard_that_is_acknowledged_before_it_is_durable: "now/PartialReply", of 5, under "all", at 50;
 }

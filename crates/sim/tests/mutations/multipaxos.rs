@@ -22,7 +22,7 @@ caught! { "multipaxos",
     a_commit_notice_that_covers_votes_of_other_ballots: "slots/commit-across-ballots", at 14;
     a_hole_that_is_not_filled: "slots/no-noop" with RESTLESS, at 1425;
     // Promises come in many parts, and candidates give up in the middle.
-    parts_of_a_promise_that_are_no_progress: "paxos/parts-are-no-progress" with PARTS, at 39;
+    parts_of_a_promise_that_are_no_progress: "paxos/parts-are-no-progress" with PARTS, at 82;
     // Changes of the group.
     values_behind_a_configuration_that_is_not_executed: "paxos/no-barrier" with RESTLESS, at 5;
     a_leader_that_counts_as_before_the_change: "paxos/old-tally" with RESTLESS, at 37;
@@ -30,7 +30,7 @@ caught! { "multipaxos",
     // Leases.
     a_lease_without_drift_margin: "lease/no-drift-margin";
     a_lease_that_is_not_waited_out_after_a_restart: "lease/no-restart-wait";
-    a_leader_that_serves_before_it_has_executed_what_phase_one_found: "paxos/read-before-recovery";
+    a_leader_that_serves_before_it_has_executed_what_phase_one_found: "paxos/read-before-recovery", at 10;
     a_clock_that_is_read_before_a_pause: "driver/stale-now", at 240;
     // State and disk.
     a_snapshot_without_the_session_table: "snapshot/no-sessions";
@@ -41,7 +41,7 @@ caught! { "multipaxos",
     a_torn_record_that_is_accepted: "disk/torn-record-accepted", at 20;
     // Disks that are lost or rolled back.
     a_life_that_is_not_durable_before_the_first_vote: "admission/life-not-durable", under "crashes,slow-disks", at 9;
-    a_node_that_is_let_in_before_its_disk_is_remembered: "admission/listen-first", under "crashes", at 8;
+    a_node_that_is_let_in_before_its_disk_is_remembered: "admission/listen-first", under "crashes", at 9;
     // Timeouts that become longer.
     a_node_that_restarts_with_shorter_timeouts_than_it_had: "reach/forgotten",
         under "longer-timeouts,follower-crashes", at 5;

@@ -10,10 +10,10 @@ caught! { "quorum-leases",
     votes_that_do_not_name_grantees: "quorum-leases/grants-not-reported" with PASSIVE, at 11;
     votes_that_do_not_name_grantees_of_regranted_keys: "quorum-leases/grants-not-reported", at 1;
     a_grantee_that_reads_over_an_accepted_write: "quorum-leases/reads-over-accepted" with PASSIVE, at 2;
-    a_grantee_that_ignores_thresholds: "leases/threshold-ignored" with PASSIVE, at 14;
+    a_grantee_that_ignores_thresholds: "leases/threshold-ignored" with PASSIVE, at 31;
     a_regrant_of_a_key_while_a_write_to_it_is_open: "quorum-leases/regrants-open-keys", of 5,
         under "loss,slow-links,reordering,roster-changes", at 32;
-    a_grantee_that_does_not_wait_for_regrants: "quorum-leases/regrants-not-awaited", of 5, at 35;
+    a_grantee_that_does_not_wait_for_regrants: "quorum-leases/regrants-not-awaited", of 5, at 1188;
 }
 
 /// Plays a conversation as it should be, and with a rule weakened: each must hold its line, and not the other's.

@@ -105,16 +105,16 @@ fn a_change_that_waits_for_ever_for_a_node_that_is_not_there() {
 
 caught! { "raft",
     // Every `AfterSync` made `Now`, and what must be durable not recorded.
-    a_vote_that_is_given_before_it_is_durable: "now/VoteReply" with RESTLESS, at 176;
+    a_vote_that_is_given_before_it_is_durable: "now/VoteReply" with RESTLESS, at 19;
     a_candidate_whose_own_vote_is_not_durable: "now/Vote", at 516;
-    an_entry_that_is_acknowledged_before_it_is_durable: "now/AppendReply" with QUORUM, at 40;
+    an_entry_that_is_acknowledged_before_it_is_durable: "now/AppendReply" with QUORUM, at 42;
     a_term_and_a_vote_that_are_not_recorded: "raft/term-not-persisted" with RESTLESS;
     a_snapshot_that_counts_before_it_is_durable: "log/snapshot-not-durable" with FORGETFUL, at 55;
     // Elections and the log.
     a_vote_for_any_log: "raft/vote-for-any-log" with RESTLESS;
     a_pre_vote_that_bumps_terms: "raft/pre-vote-bumps-terms" with QUORUM;
     a_commit_of_a_prior_term_by_counting: "raft/commit-prior-term" with SINGLE, at 1;
-    a_commit_beyond_what_was_verified: "log/commit-beyond-verified" with QUORUM, at 6;
+    a_commit_beyond_what_was_verified: "log/commit-beyond-verified" with QUORUM, at 11;
     two_membership_changes_in_flight: "membership/two-in-flight" with QUORUM;
     a_lifetime_that_begins_before_the_write_where_the_group_has_just_changed:
         "walls/group-before-is-forgotten" with TIMERS, under "all", at 3544;
@@ -125,12 +125,12 @@ caught! { "raft",
     a_limbo_region_without_its_last_entry: "leaseguard/limbo-short" with GUARD, at 34;
     a_limbo_region_that_is_applied_at_the_election: "leaseguard/limbo-applied" with GUARD;
     almost_local_reads_that_ask_nobody: "alr/unasked" with ALR;
-    an_almost_local_read_that_joins_a_closed_batch: "alr/join-closed" with ALR, at 368;
-    an_unchecked_read_of_what_is_older_than_its_client_has_seen: "local/older-than-seen" with UNCHECKED;
+    an_almost_local_read_that_joins_a_closed_batch: "alr/join-closed" with ALR, at 1370;
+    an_unchecked_read_of_what_is_older_than_its_client_has_seen: "local/older-than-seen" with UNCHECKED, at 8;
     uncertainty_on_one_side_only: "leaseguard/one-sided" with GUARD, at 14;
     an_end_of_a_lease_whose_commit_is_not_known: "leaseguard/end-lease-uncommitted" with GUARD, at 373;
     a_snapshot_that_forgets_leases: "leaseguard/no-lease-in-snapshot" with FORGETFUL, at 14;
-    a_clock_that_is_read_before_a_pause: "driver/stale-now" with GUARD, at 146;
+    a_clock_that_is_read_before_a_pause: "driver/stale-now" with GUARD, at 188;
     // Commits take longer than a lease lasts.
     a_read_that_waits_for_a_lease_for_ever: "leaseguard/lease-or-nothing"
         with &["reads=leaseguard", "lease.duration=300ms"], under "slow-nodes", at 7;
