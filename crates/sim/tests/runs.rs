@@ -44,11 +44,17 @@ fn every_protocol_passes_with_one_two_and_four_nodes() {
 }
 
 #[test]
-fn campaigns_of_epaxos_pass_with_two_and_four_nodes() {
-    for (nodes, runs) in [(2, 20), (4, 10)] {
-        assert_passes("epaxos", &Options { nodes, runs, ..Options::default() });
+fn campaigns_of_epaxos_pass_with_one_two_and_four_nodes() {
+    let with = |nodes, faults: &str, runs| Options {
+        nodes,
+        faults: faults.parse().unwrap(),
+        runs,
+        ..Options::default()
+    };
+    for (nodes, runs) in [(1, 20), (2, 20), (4, 10)] {
+        assert_passes("epaxos", &with(nodes, "all", runs));
     }
-    assert_passes("epaxos", &Options { faults: "none".parse().unwrap(), runs: 20, ..Options::default() });
+    assert_passes("epaxos", &with(3, "none", 20));
 }
 
 /// Reads that were repeated while they waited took an instance each, for ever (328); a snapshot hid from an owner
