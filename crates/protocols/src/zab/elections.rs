@@ -109,8 +109,8 @@ impl Replica {
         let leads = matches!(self.role, Role::Leader(_)) || self.monitor.has_leader(cx.now());
         let complete = candidate >= self.freshness() || mutation::active("zab/any-leader");
         match complete {
-            true => self.supported.insert(from),
-            false => self.supported.remove(from),
+            true => self.fresh_candidates.insert(from),
+            false => self.fresh_candidates.remove(from),
         };
         if !leads && complete {
             cx.send(from, Message::FollowerEpoch { round, accepted: self.accepted });
@@ -166,7 +166,7 @@ impl Replica {
             self.accept(epoch, from, cx);
             // It is given time to lead, if it has all that this replica has. Whoever lacks something loses its
             // election, and one after the other would keep from standing whom they need.
-            if self.supported.contains(from) || mutation::active("zab/time-for-anybody") {
+            if self.fresh_candidates.contains(from) || mutation::active("zab/time-for-anybody") {
                 let patience = self.monitor.restart(cx.now(), cx.random());
                 cx.set_timer(Timer::Election, patience);
             }

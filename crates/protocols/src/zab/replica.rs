@@ -43,8 +43,8 @@ pub struct Replica {
     pub(super) current: u64,
     /// An acceptedEpoch of somebody that has refused an earlier one.
     pub(super) refused_by: u64,
-    /// Candidates that had all that this replica has when they asked last.
-    pub(super) supported: NodeSet,
+    /// Candidates that were at least as fresh as this replica when they asked last.
+    pub(super) fresh_candidates: NodeSet,
     /// The last attempt to be elected. The first is drawn: an answer to one of an earlier life must not count.
     pub(super) round: u64,
     /// Who leads in `accepted`, if it was heard.
@@ -117,7 +117,7 @@ impl Machine for Replica {
             accepted_from,
             current,
             refused_by: 0,
-            supported: NodeSet::EMPTY,
+            fresh_candidates: NodeSet::EMPTY,
             round: cx.random().u64() >> 1,
             leader: None,
             log,
