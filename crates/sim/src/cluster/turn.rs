@@ -233,8 +233,9 @@ impl Cluster {
         (0..self.nodes).any(|to| self.counts_on(to, host))
     }
 
-    /// Whether what a node with a damaged disk says to a process binds it. Not what it says to itself, nor to another
-    /// such node: each may have forgotten the other's later life, and they are a minority to which nobody else listens.
+    /// Whether a process counts on what a node with a damaged disk says to it. The node itself does not, nor does
+    /// another whose disk is damaged: each may have forgotten the other's later life, and let it in. They are a
+    /// minority, and alone they decide nothing.
     fn counts_on(&self, to: usize, host: usize) -> bool {
         to != host && !self.hosts[to].damaged && self.may_send(host, to)
     }
