@@ -23,6 +23,8 @@ pub mod paxos;
 pub mod primary_copy;
 pub mod raft;
 pub mod registry;
+#[cfg(test)]
+mod testing;
 pub mod unreplicated;
 pub mod wide_area;
 pub mod zab;

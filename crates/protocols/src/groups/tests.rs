@@ -13,6 +13,7 @@ use quorate_store::{Command, CommandError, Condition, Expiry, Reply};
 use super::Groups;
 use super::image::{GroupsImage, divide};
 use crate::registry::named;
+use crate::testing::read_out;
 
 const NOW: Instant = Instant { now: Time::ZERO, wall: Wall::ZERO, clock: None };
 
@@ -294,14 +295,4 @@ impl Image for Stored {
         let next = (index as usize + 1 < self.0.len()).then(|| (index + 1).to_bytes());
         Piece { bytes: self.0[index as usize].clone(), next }
     }
-}
-
-fn read_out(image: &dyn Image, limit: usize) -> Vec<Bytes> {
-    let (mut pieces, mut cursor) = (Vec::new(), Some(Bytes::new()));
-    while let Some(at) = cursor {
-        let Piece { bytes, next } = image.piece(&at, limit);
-        pieces.push(bytes);
-        cursor = next;
-    }
-    pieces
 }

@@ -326,6 +326,7 @@ impl Loading {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::read_out;
 
     /// With one key of each letter, whose version is that letter.
     fn keys(letters: &str) -> Keys {
@@ -340,21 +341,11 @@ mod tests {
         keys
     }
 
-    fn pieces(image: &Snapshot) -> Vec<Bytes> {
-        let (mut pieces, mut cursor) = (Vec::new(), Some(Bytes::new()));
-        while let Some(at) = cursor {
-            let Piece { bytes, next } = image.piece(&at, 64);
-            pieces.push(bytes);
-            cursor = next;
-        }
-        pieces
-    }
-
     #[test]
     fn an_image_comes_back_piece_by_piece_and_another_is_told_from_it() {
         let head = Bytes::from_static(b"head");
         let image = keys("abc").freeze(head.clone());
-        let own = pieces(&image);
+        let own = read_out(&*image, 64);
         assert!(own.len() > 4 && own.iter().all(|piece| piece.len() <= 64));
         assert_eq!(image.verify(&mut own.iter().cloned()), Ok(()));
         let (loaded, copy) = Keys::load(&image);
@@ -363,8 +354,9 @@ mod tests {
         let mut undecided = keys("abc");
         undecided.set_valid(&Key::from("b".to_owned()), true);
         let others = [keys("ab"), keys("abcd"), keys("abd"), undecided];
-        let mut others: Vec<_> = others.iter().map(|keys| pieces(&keys.freeze(head.clone()))).collect();
-        others.push(pieces(&keys("abc").freeze(Bytes::from_static(b"another head"))));
+        let mut others: Vec<_> =
+            others.iter().map(|keys| read_out(&*keys.freeze(head.clone()), 64)).collect();
+        others.push(read_out(&*keys("abc").freeze(Bytes::from_static(b"another head")), 64));
         others.push(own[..own.len() - 1].to_vec());
         for other in others {
             assert!(image.verify(&mut other.iter().cloned()).is_err(), "{other:?}");
