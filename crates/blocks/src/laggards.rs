@@ -68,6 +68,52 @@ impl Laggards {
     }
 }
 
+/// Watches the sojourn time of entries at a member: how long one takes from when it is given to when it is done. A
+/// member that is slow and gets on is never overdue, and yet everything waits for it. By Little's law that time is,
+/// on average, how long entries were under way, all together, over how many got done.
+#[derive(Clone, Copy, Debug)]
+pub struct SojournTime {
+    since: Time,
+    /// What the member had then.
+    begun: u64,
+    reviewed: Time,
+    /// How long entries were under way since, all together.
+    under_way: Duration,
+    slow: bool,
+}
+
+impl SojournTime {
+    /// So many entries say how long one takes.
+    const ENOUGH: u64 = 2;
+
+    /// Of a member that has everything up to `has`.
+    pub fn new(has: u64, now: Time) -> SojournTime {
+        SojournTime { since: now, begun: has, reviewed: now, under_way: Duration::ZERO, slow: false }
+    }
+
+    /// Called now and then, as long as the member `has` everything up to there of what it was `given`. Whether an entry
+    /// took longer than `limit` when that was seen last, for `window` at least.
+    pub fn is_slow(
+        &mut self,
+        (has, given): (u64, u64),
+        (limit, window): (Duration, Duration),
+        now: Time,
+    ) -> bool {
+        let times = |duration: Duration, entries: u64| {
+            duration.saturating_mul(entries.try_into().unwrap_or(u32::MAX))
+        };
+        let under_way = times(now.since(self.reviewed), given.saturating_sub(has));
+        self.under_way = self.under_way.saturating_add(under_way);
+        self.reviewed = now;
+        let done = has.saturating_sub(self.begun);
+        if done >= SojournTime::ENOUGH && now.since(self.since) >= window {
+            let slow = self.under_way > times(limit, done);
+            *self = SojournTime { slow, ..SojournTime::new(has, now) };
+        }
+        self.slow
+    }
+}
+
 /// Watches whether the own disk keeps up: whether what others have made durable is so here too, not too much later. A
 /// leader without a disk that works is of less use than another.
 #[derive(Clone, Copy, Debug, Default)]
@@ -123,6 +169,35 @@ mod tests {
             let now = ms(words[0].parse().unwrap());
             laggards.review(overdue, |_| words[2] == "near", Duration::from_millis(100), now);
             assert_eq!(if laggards.contains(node) { "yes" } else { "no" }, words[4], "{line}");
+        }
+    }
+
+    #[test]
+    fn a_member_is_slow_that_takes_long_for_each_entry_and_gets_on() {
+        let mut sojourn_time = SojournTime::new(5, ms(0));
+        let limits = (Duration::from_millis(30), Duration::from_millis(100));
+        // at (ms), it has, of what it was given → is slow
+        let table = [
+            // One at a time, 50 ms each.
+            (50, 5, 6, false),
+            (100, 6, 7, false),
+            (150, 7, 8, true),
+            (200, 8, 9, true),
+            // Four at a time, 80 ms each, although one gets done in 20 ms.
+            (240, 10, 14, true),
+            (280, 12, 16, true),
+            // As many in 20 ms each.
+            (320, 20, 24, true),
+            (360, 28, 32, true),
+            (400, 36, 40, false),
+            // It has nothing to do, and then nothing gets done.
+            (500, 40, 40, false),
+            (700, 40, 41, false),
+            (800, 41, 42, false),
+            (900, 42, 42, true),
+        ];
+        for (at, has, given, slow) in table {
+            assert_eq!(sojourn_time.is_slow((has, given), limits, ms(at)), slow, "at {at} ms");
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_blocks::clients::HandOver;
-use quorate_blocks::laggards::OwnDisk;
+use quorate_blocks::laggards::{OwnDisk, SojournTime};
 use quorate_blocks::prefix_log::Entry;
 use quorate_core::{Context, Fact, NodeId, NodeSet, Time, Wall, mutation};
 
@@ -32,6 +32,10 @@ pub struct Head {
     leased: BTreeMap<NodeId, Time>,
     /// Whether what is durable at one member of the chain becomes so at the next.
     links: BTreeMap<NodeId, OwnDisk>,
+    /// How long each takes for what the one before has, since the chain has committed something.
+    sojourn_times: BTreeMap<NodeId, SojournTime>,
+    /// How soon a heartbeat was answered, at best, since the chain was reviewed.
+    fastest_reply: Option<Duration>,
     /// Whether an entry must be appended even if no client writes: a key's time is up.
     needs_empty_batch: bool,
     /// Who is to be left out, because it is about to stop.
@@ -47,6 +51,8 @@ impl Head {
             durable: BTreeMap::new(),
             leased: BTreeMap::new(),
             links: BTreeMap::new(),
+            sojourn_times: BTreeMap::new(),
+            fastest_reply: None,
             needs_empty_batch: false,
             leaving: NodeSet::EMPTY,
             handing: HandOver::default(),
@@ -109,6 +115,8 @@ impl Replica {
         let Some(head) = &mut self.leading else { return };
         let known = head.durable.entry(from).or_default();
         *known = durable.max(*known);
+        let took = now.since(sent);
+        head.fastest_reply = Some(head.fastest_reply.map_or(took, |fastest| fastest.min(took)));
         if leased {
             head.leased.insert(from, now);
         }
@@ -152,9 +160,10 @@ impl Replica {
         let is_long = |took: Duration| lasted >= SETTLED * took || mutation::active("chain/in-too-soon");
         let settled = first_commit.is_some_and(is_long) && self.epochs.lasts(SETTLED, now);
         let chain = self.chain.iter().copied().collect();
-        let review = Review { chain, alive, overdue, near, majority, settled };
+        let slow = first_commit.map(|took| self.slow_members(limit, took, now)).unwrap_or_default();
+        let review = Review { chain, alive, overdue, slow, near, majority, settled };
         let back = review.back(self.epochs.laggards.all());
-        self.epochs.laggards.review(overdue, |node| back.contains(node), limit, now);
+        self.epochs.laggards.review(overdue.union(slow), |node| back.contains(node), limit, now);
         let laggards = self.epochs.laggards.all();
         let others = review.fit(laggards).without(self.me).len();
         if hangs || alive.len() < majority || (unleased.contains(self.me) && others >= majority) {
@@ -163,6 +172,29 @@ impl Replica {
         } else if review.begins_another(laggards) {
             self.stand(cx);
         }
+    }
+
+    /// Members of the chain that get on, and take a quarter of `limit` for each entry: an epoch without them begins in
+    /// the time that a few writes wait for them. What is known of the others is as old as their replies, and those are
+    /// late if the own links are slow. A chain is watched for as long as it took to commit something: the next one may
+    /// take as long.
+    fn slow_members(&mut self, limit: Duration, first_commit: Duration, now: Time) -> NodeSet {
+        let own = self.links.durable;
+        let Some(head) = &mut self.leading else { return NodeSet::EMPTY };
+        let Some(fastest_reply) = head.fastest_reply.take() else { return NodeSet::EMPTY };
+        let known_after = self.config.timeouts.heartbeat + fastest_reply;
+        let mut slow = NodeSet::EMPTY;
+        let mut before = own;
+        for &node in &self.chain[1..] {
+            // What is committed is durable at all of them.
+            let has = head.durable(node).max(self.log.committed);
+            let sojourn_time = head.sojourn_times.entry(node).or_insert_with(|| SojournTime::new(has, now));
+            if sojourn_time.is_slow((has, before), (limit / 4 + known_after, limit.max(first_commit)), now) {
+                slow.insert(node);
+            }
+            before = has;
+        }
+        if mutation::active("chain/slow-stays") { NodeSet::EMPTY } else { slow }
     }
 
     /// Whom a head has heard lately, and itself.

@@ -48,7 +48,8 @@
 //! - *The chain is not recorded.* Whoever restarts in an epoch hears it from the head; a head that restarts leads in
 //!   its epoch no more. A log whose last entry is of this epoch is the head's up to there, so no link begins anew.
 //! - *A member whose disk hangs, or that is too slow, is left out* like one that has failed, if the others are enough
-//!   (`blocks::laggards`), and taken in again ever more rarely. If a chain has committed nothing, the head has twice
+//!   (`blocks::laggards`), and taken in again ever more rarely. It is too slow if nothing gets on for two election
+//!   timeouts, or if it gets on and each entry takes half of one. If a chain has committed nothing, the head has twice
 //!   the patience with the next: members that catch up behind a slow one would be left out in turn for ever. And nobody
 //!   is taken in again before a chain has lasted for a while and committed something, nor in place of another that is
 //!   left out, if the others are enough (`review.rs`): several slow ones would be in the chain in turn. Where a chain

@@ -61,6 +61,14 @@ fn members_that_cannot_come_near() {
     crate::assert_goes_wrong("chain", "chain/near-in-vain", text, waits);
 }
 
+/// Each write waits for it.
+#[test]
+fn a_slow_member_that_gets_on() {
+    let text = trace!("chain", "slow-member-that-gets-on");
+    let waits = |text: &str| !text.contains("p2 #8 = Done");
+    crate::assert_goes_wrong("chain", "chain/slow-stays", text, waits);
+}
+
 /// They are in the chain in turn, and the write is held up by both.
 #[test]
 fn slow_members_that_are_in_the_chain_in_turn() {
