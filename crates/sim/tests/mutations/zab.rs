@@ -40,6 +40,14 @@ fn a_candidate_that_proposes_one_epoch_after_the_other_though_its_disk_hangs() {
     assert_goes_wrong("zab", "zab/stand-without-a-disk", text, deposes);
 }
 
+/// It stands again within a second, and whoever could lead may have no time.
+#[test]
+fn a_candidate_that_has_lost_and_does_not_back_off() {
+    let text = trace!("zab", "candidate-that-lost");
+    let stands_again = |text: &str| text.contains("r1 timer Election");
+    assert_goes_wrong("zab", "election/no-back-off", text, stands_again);
+}
+
 /// They lack what it has, and stand again and again.
 #[test]
 fn a_replica_that_gives_candidates_time_that_cannot_lead() {
