@@ -324,7 +324,7 @@ pub enum Diskless {
 }
 
 /// What holds of replies to reads that do not say themselves what they may miss
-/// ([`Access::Within`](crate::Access::Within)). Writes are linearizable everywhere.
+/// ([`Access::Within`]). Writes are linearizable everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consistency {
     /// A read sees every write that was acknowledged before it was asked.

@@ -14,7 +14,7 @@ pub fn identity(data: &[u8]) {
     fuzzing::identity(data);
 }
 
-/// See [`fuzzing::Script`]: records, marks, damage, another segment.
+/// See `quorate_node`'s `fuzzing::Script`: records, marks, damage, another segment.
 pub fn wal_seeds() -> Vec<Vec<u8>> {
     let record = |step: u8, unsynced: u8| vec![0, step, unsynced, 5, b'h', b'e', b'l', b'l', b'o'];
     let (mark, raw, blank, next) = (vec![4, 0], vec![5, 3, 1, 2, 3], vec![6, 4], vec![7]);

@@ -8,7 +8,7 @@
 //! | [`record_ledger`] | which records go to the log, and which count as durable |
 //! | `process_runner` | a process: a replica and its proxy, or a proxy alone |
 //! | [`process`] | the same without types: bytes in, [`Effects`] out |
-//! | [`protocol`] | a protocol without types: its name, capabilities, configuration, processes |
+//! | [`mod@protocol`] | a protocol without types: its name, capabilities, configuration, processes |
 //!
 //! **Only `machine_runner`, `release_gate` and `process_runner` are compiled for each protocol.** A driver holds
 //! a `Box<dyn `[`AnyProcess`]`>`, so it is compiled once, and a changed line in a protocol leaves it as it is.

@@ -69,7 +69,7 @@ pub trait ConfiguredProtocol: Send + Sync {
     fn start(&self, start: Start) -> Box<dyn AnyProcess>;
 
     /// What a member starts from whose group begins with this state
-    /// ([`Replica::found`](quorate_core::Replica::found)).
+    /// ([`Replica::found`]).
     fn found(&self, state: Snapshot) -> Saved<Payload>;
 }
 

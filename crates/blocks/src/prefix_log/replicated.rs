@@ -46,7 +46,7 @@ pub trait EmbedsLog: From<LogRecord> {
     fn into_log(self) -> Option<LogRecord>;
 }
 
-/// Embeds what a [`ReplicatedLog`](crate::prefix_log::ReplicatedLog) says into a protocol's messages (as `Catchup`) and
+/// Embeds what a [`ReplicatedLog`] says into a protocol's messages (as `Catchup`) and
 /// its records into the protocol's (under their own names).
 #[macro_export]
 macro_rules! embed_log {

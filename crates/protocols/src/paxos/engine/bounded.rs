@@ -1,5 +1,5 @@
 //! Reads that may miss something (Bodega §7): answered from the own state wherever that is known to miss no more, by
-//! its age ([`freshness`](crate::paxos::engine::freshness)) or by what the policy knows of the writes that are under
+//! its age ([`freshness`]) or by what the policy knows of the writes that are under
 //! way. Others are read as any read is.
 
 use bytes::Bytes;
