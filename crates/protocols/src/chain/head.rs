@@ -182,14 +182,16 @@ impl Replica {
         let own = self.links.durable;
         let Some(head) = &mut self.leading else { return NodeSet::EMPTY };
         let Some(fastest_reply) = head.fastest_reply.take() else { return NodeSet::EMPTY };
-        let known_after = self.config.timeouts.heartbeat + fastest_reply;
+        let late = if mutation::active("chain/slow-by-own-links") { Duration::ZERO } else { fastest_reply };
+        let known_after = self.config.timeouts.heartbeat + late;
+        let window = if mutation::active("chain/slow-too-soon") { limit } else { limit.max(first_commit) };
         let mut slow = NodeSet::EMPTY;
         let mut before = own;
         for &node in &self.chain[1..] {
             // What is committed is durable at all of them.
             let has = head.durable(node).max(self.log.committed);
             let sojourn_time = head.sojourn_times.entry(node).or_insert_with(|| SojournTime::new(has, now));
-            if sojourn_time.is_slow((has, before), (limit / 4 + known_after, limit.max(first_commit)), now) {
+            if sojourn_time.is_slow((has, before), (limit / 4 + known_after, window), now) {
                 slow.insert(node);
             }
             before = has;

@@ -69,6 +69,14 @@ fn a_slow_member_that_gets_on() {
     crate::assert_goes_wrong("chain", "chain/slow-stays", text, waits);
 }
 
+/// What is under way begins anew with another chain, which is as slow.
+#[test]
+fn slow_members_that_are_left_out_when_their_chain_has_just_begun() {
+    let text = trace!("chain", "slow-chain-that-has-just-begun");
+    let begins_anew = |text: &str| !text.contains("r1 leader leader r1 ballot 1.1");
+    crate::assert_goes_wrong("chain", "chain/slow-too-soon", text, begins_anew);
+}
+
 /// They are in the chain in turn, and the write is held up by both.
 #[test]
 fn slow_members_that_are_in_the_chain_in_turn() {

@@ -2,7 +2,7 @@
 //! needed or not tested.
 #![cfg(feature = "mutations")]
 
-use quorate_check::linearizability;
+use quorate_check::{MILLISECOND, linearizability};
 use quorate_core::mutation;
 use quorate_protocols::registry::named;
 use quorate_sim::scenario::play;
@@ -106,6 +106,18 @@ fn a_group_begins_with_the_state_of_another_as_if_it_were_no_position() {
     }
 }
 
+/// Everything waits for it, or whoever is far from the head is blamed for the head's own links.
+#[test]
+fn a_slow_member_of_a_chain() {
+    for protocol in ["chain", "craq"] {
+        let took = mutation::with("chain/slow-stays", || slow_members::latency_with_a_slow_member(protocol));
+        assert!(took > 400 * MILLISECOND, "{protocol}: {} ms", took / MILLISECOND);
+        let epochs =
+            mutation::with("chain/slow-by-own-links", || slow_members::epochs_of_a_slow_head(protocol));
+        assert!(epochs > 0, "{protocol}");
+    }
+}
+
 /// Resending after a fixed time.
 #[test]
 fn what_is_on_its_way_over_slow_links_is_not_sent_again() {
@@ -158,5 +170,7 @@ mod raft;
 mod rspaxos;
 #[path = "../slow_links.rs"]
 mod slow_links;
+#[path = "../slow_members.rs"]
+mod slow_members;
 mod unreplicated;
 mod zab;
