@@ -17,6 +17,9 @@ use super::{Message, PIPELINE_BYTES};
 /// long as it took to commit something: the next one will take as long, and writes wait meanwhile.
 const SETTLED: u32 = 4;
 
+/// Where so many bytes are under way, they say more of what links can carry than of the members.
+const MUCH: u64 = 256 << 10;
+
 /// The patience with a chain that commits nothing doubles so often at most.
 const MOST_DOUBLED: u32 = 3;
 
@@ -182,6 +185,10 @@ impl Replica {
         let own = self.links.durable;
         let Some(head) = &mut self.leading else { return NodeSet::EMPTY };
         let Some(fastest_reply) = head.fastest_reply.take() else { return NodeSet::EMPTY };
+        if self.log.is_full(u64::MAX, MUCH) && !mutation::active("chain/slow-by-much-data") {
+            head.sojourn_times.clear();
+            return NodeSet::EMPTY;
+        }
         let late = if mutation::active("chain/slow-by-own-links") { Duration::ZERO } else { fastest_reply };
         let known_after = self.config.timeouts.heartbeat + late;
         let window = if mutation::active("chain/slow-too-soon") { limit } else { limit.max(first_commit) };

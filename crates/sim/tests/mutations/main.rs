@@ -106,7 +106,7 @@ fn a_group_begins_with_the_state_of_another_as_if_it_were_no_position() {
     }
 }
 
-/// Everything waits for it, or whoever is far from the head is blamed for the head's own links.
+/// Everything waits for it, or members are blamed for the head's own links, or for what links can carry.
 #[test]
 fn a_slow_member_of_a_chain() {
     for protocol in ["chain", "craq"] {
@@ -114,6 +114,9 @@ fn a_slow_member_of_a_chain() {
         assert!(took > 400 * MILLISECOND, "{protocol}: {} ms", took / MILLISECOND);
         let epochs =
             mutation::with("chain/slow-by-own-links", || slow_members::epochs_of_a_slow_head(protocol));
+        assert!(epochs > 0, "{protocol}");
+        let epochs =
+            mutation::with("chain/slow-by-much-data", || slow_members::epochs_of_much_data(protocol));
         assert!(epochs > 0, "{protocol}");
     }
 }
