@@ -202,6 +202,14 @@ fn disks_that_are_rolled_back_together_bind_nobody() {
     assert_passes("hermes", &Options { nodes: 7, ..options });
 }
 
+/// The clocks of a majority were set back, and forth again. When all faults were over the group's time went on by a
+/// quarter of an hour, as what had been appended before was executed, and by another, as the head heard the others'
+/// clocks: two sessions of one client ended.
+#[test]
+fn the_time_of_a_group_may_go_on_twice_when_its_clocks_are_right_again() {
+    assert_passes("chain", &seed(6847, "all", &[]));
+}
+
 /// A node was to stop, since its disk took long to write that another had come back. That one had no memory, so the
 /// node went on, and let in nobody before its disk was done.
 #[test]
