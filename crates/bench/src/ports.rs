@@ -33,15 +33,26 @@ impl Ports {
     pub fn claim() -> io::Result<Ports> {
         let mut failure = io::Error::new(io::ErrorKind::AddrInUse, "every block of ports is claimed");
         for first in (FIRST..=LAST - BLOCK + 1).step_by(BLOCK.into()) {
-            let path = std::env::temp_dir().join(format!("quorate-ports-{first}.lock"));
-            // Another user's file cannot be opened: that block is taken, then.
-            match File::create(path).map(|lock| lock.try_lock().map(|()| lock)) {
-                Ok(Ok(lock)) => return Ok(Ports { next: Cell::new(first), end: first + BLOCK, _lock: lock }),
-                Ok(Err(_)) => {}
+            match Ports::lock(first) {
+                Ok(Some(lock)) => {
+                    return Ok(Ports { next: Cell::new(first), end: first + BLOCK, _lock: lock });
+                }
+                Ok(None) => {}
+                // Another user's file cannot be opened: that block is taken, then.
                 Err(error) => failure = error,
             }
         }
         Err(failure)
+    }
+
+    /// A lock on the block of ports that begins with this one; `None` if somebody has it.
+    ///
+    /// # Errors
+    ///
+    /// Its file cannot be opened.
+    pub fn lock(first: u16) -> io::Result<Option<File>> {
+        let file = File::create(std::env::temp_dir().join(format!("quorate-ports-{first}.lock")))?;
+        Ok(file.try_lock().is_ok().then_some(file))
     }
 
     /// A port of the block, which was not given before and where nobody listens.

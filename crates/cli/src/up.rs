@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use quorate_bench::Ports;
 use quorate_client::{Client, Error};
 use quorate_core::{NodeId, Topology};
 use quorate_node::signals::hangup_is_ignored;
@@ -72,7 +73,7 @@ pub fn up(args: Up) -> Result<(), Failure> {
         (None, Some(dir)) => dir.path().to_owned(),
         (None, None) => unreachable!("one of them is there"),
     };
-    let ports = ports(world.nodes.into(), args.base_port)?;
+    let (ports, _claim) = ports(world.nodes.into(), args.base_port)?;
     let members: Vec<_> = (1..).zip(&ports).map(|(id, (_, peer))| format!("{id}=127.0.0.1:{peer}")).collect();
     let members = members.join(",");
     let tls = match args.tls {
@@ -257,8 +258,12 @@ fn bounds(bounds: &Bounds) -> impl Iterator<Item = String> {
 }
 
 /// A client port and a peer port for each node.
-fn ports(count: u16, base: Option<u16>) -> Result<Vec<(u16, u16)>, Failure> {
-    let block = |base: u16| -> Option<Vec<(u16, u16)>> {
+type Pairs = Vec<(u16, u16)>;
+
+/// Ports that are free. Where none were asked for, another `quorate up` keeps off them as long
+/// as the file lives: nobody listens there yet.
+fn ports(count: u16, base: Option<u16>) -> Result<(Pairs, Option<File>), Failure> {
+    let block = |base: u16| -> Option<Pairs> {
         let ports: Vec<_> = (0..count)
             .map(|index| Some((base.checked_add(index)?, base.checked_add(index)?.checked_add(PEER_OFFSET)?)))
             .collect::<Option<_>>()?;
@@ -266,7 +271,7 @@ fn ports(count: u16, base: Option<u16>) -> Result<Vec<(u16, u16)>, Failure> {
         ports.iter().all(|(resp, peer)| free(resp) && free(peer)).then_some(ports)
     };
     match base {
-        Some(base) => block(base).ok_or_else(|| {
+        Some(base) => block(base).map(|ports| (ports, None)).ok_or_else(|| {
             let (last, peers) = (u32::from(base) + u32::from(count) - 1, u32::from(base) + u32::from(PEER_OFFSET));
             Failure::wrong(format!(
                 "--base-port {base}: some of the ports {base} to {last} and from {peers} on are taken, or there are \
@@ -274,7 +279,12 @@ fn ports(count: u16, base: Option<u16>) -> Result<Vec<(u16, u16)>, Failure> {
             ))
         }),
         None => (0..20)
-            .find_map(|step| block(BASE_PORT + step * 1000))
+            .map(|step| BASE_PORT + step * 1000)
+            .find_map(|base| match Ports::lock(base) {
+                Ok(None) => None,
+                // Without a lock if its file is another user's.
+                claim => Some((block(base)?, claim.ok().flatten())),
+            })
             .ok_or_else(|| Failure::failed("no free block of ports found; choose one with --base-port")),
     }
 }
@@ -460,4 +470,16 @@ fn last_lines(log: &Path) -> String {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<_> = text.lines().collect();
     lines[lines.len().saturating_sub(10)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clusters_that_start_at_once_have_different_ports() {
+        let (one, _claim) = ports(3, None).unwrap();
+        let (other, _other_claim) = ports(3, None).unwrap();
+        assert!(one.iter().all(|pair| !other.contains(pair)), "{one:?}, {other:?}");
+    }
 }
