@@ -260,8 +260,8 @@ fn bounds(bounds: &Bounds) -> impl Iterator<Item = String> {
 /// A client port and a peer port for each node.
 type Pairs = Vec<(u16, u16)>;
 
-/// Ports that are free. Where none were asked for, another `quorate up` keeps off them as long
-/// as the file lives: nobody listens there yet.
+/// Ports that are free. Where none were asked for, another `quorate up` keeps off them as long as the file, their lock,
+/// is open: nobody listens there yet.
 fn ports(count: u16, base: Option<u16>) -> Result<(Pairs, Option<File>), Failure> {
     let block = |base: u16| -> Option<Pairs> {
         let ports: Vec<_> = (0..count)

@@ -73,15 +73,8 @@ fn writes_with_a_slow_member(protocol: &str, is_head: bool) -> Measured {
 /// How long a write takes, of three out of four, when the links of a member that is not the head have been slow for a
 /// while.
 pub fn latency_with_a_slow_member(protocol: &str) -> Nanos {
-    let measured = writes_with_a_slow_member(protocol, false);
-    let mut took: Vec<_> = measured
-        .operations
-        .iter()
-        .filter(|write| write.asked > 2 * SLOW)
-        .filter_map(|write| write.latency())
-        .collect();
-    took.sort_unstable();
-    took[took.len() * 3 / 4]
+    let latencies = writes_with_a_slow_member(protocol, false).latencies(0, true, (2 * SLOW, END));
+    latencies.quantile(0.75).expect("writes that succeed")
 }
 
 /// How often another epoch begins where the head's links are slow.

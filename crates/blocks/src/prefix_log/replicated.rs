@@ -46,8 +46,8 @@ pub trait EmbedsLog: From<LogRecord> {
     fn into_log(self) -> Option<LogRecord>;
 }
 
-/// Embeds what a [`ReplicatedLog`] says into a protocol's messages (as `Catchup`) and
-/// its records into the protocol's (under their own names).
+/// Embeds what a [`ReplicatedLog`] says into a protocol's messages (as `Catchup`) and its records into the protocol's
+/// (under their own names).
 #[macro_export]
 macro_rules! embed_log {
     ($message:ident, $record:ident) => {

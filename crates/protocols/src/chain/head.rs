@@ -17,8 +17,8 @@ use super::{Message, PIPELINE_BYTES};
 /// long as it took to commit something: the next one will take as long, and writes wait meanwhile.
 const SETTLED: u32 = 4;
 
-/// Where so many bytes are under way, they say more of what links can carry than of the members.
-const MUCH: u64 = 256 << 10;
+/// Where so many bytes are appended and not committed, they say more of what links can carry than of the members.
+const MUCH_UNDER_WAY: u64 = 256 << 10;
 
 /// The patience with a chain that commits nothing doubles so often at most.
 const MOST_DOUBLED: u32 = 3;
@@ -182,10 +182,9 @@ impl Replica {
     /// late if the own links are slow. A chain is watched for as long as it took to commit something: the next one may
     /// take as long.
     fn slow_members(&mut self, limit: Duration, first_commit: Duration, now: Time) -> NodeSet {
-        let own = self.links.durable;
         let Some(head) = &mut self.leading else { return NodeSet::EMPTY };
         let Some(fastest_reply) = head.fastest_reply.take() else { return NodeSet::EMPTY };
-        if self.log.is_full(u64::MAX, MUCH) && !mutation::active("chain/slow-by-much-data") {
+        if self.log.is_full(u64::MAX, MUCH_UNDER_WAY) && !mutation::active("chain/slow-by-much-data") {
             head.sojourn_times.clear();
             return NodeSet::EMPTY;
         }
@@ -193,7 +192,7 @@ impl Replica {
         let known_after = self.config.timeouts.heartbeat + late;
         let window = if mutation::active("chain/slow-too-soon") { limit } else { limit.max(first_commit) };
         let mut slow = NodeSet::EMPTY;
-        let mut before = own;
+        let mut before = self.links.durable;
         for &node in &self.chain[1..] {
             // What is committed is durable at all of them.
             let has = head.durable(node).max(self.log.committed);
