@@ -13,6 +13,8 @@ use std::time::Duration;
 
 use quorate_core::{NodeId, NodeSet, Time, mutation};
 
+/// Where so many bytes are under way, they say more of what links can carry than of the members ([`SojournTime`]).
+pub const MUCH_UNDER_WAY: u64 = 256 << 10;
 /// The longest exclusion is so many times the shortest.
 const LONGEST: u32 = 64;
 /// One that has been back for so many times its last exclusion starts afresh.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_blocks::clients::HandOver;
-use quorate_blocks::laggards::{OwnDisk, SojournTime};
+use quorate_blocks::laggards::{MUCH_UNDER_WAY, OwnDisk, SojournTime};
 use quorate_blocks::prefix_log::Entry;
 use quorate_core::{Context, Fact, NodeId, NodeSet, Time, Wall, mutation};
 
@@ -16,9 +16,6 @@ use super::{Message, PIPELINE_BYTES};
 /// An epoch lasts for so many election timeouts at least before one is begun to take somebody in, and so many times as
 /// long as it took to commit something: the next one will take as long, and writes wait meanwhile.
 const SETTLED: u32 = 4;
-
-/// Where so many bytes are appended and not committed, they say more of what links can carry than of the members.
-const MUCH_UNDER_WAY: u64 = 256 << 10;
 
 /// The patience with a chain that commits nothing doubles so often at most.
 const MOST_DOUBLED: u32 = 3;

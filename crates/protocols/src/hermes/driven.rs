@@ -10,7 +10,7 @@ use quorate_store::{Command, CommandError, Reply, Store};
 
 use super::keys::Keys;
 use super::replica::{Head, Replica};
-use super::{Config, Message, Record};
+use super::{Config, Record};
 
 impl quorate_core::Replica for Replica {
     fn save(&self) -> Saved<Record> {
@@ -41,17 +41,9 @@ impl quorate_core::Replica for Replica {
 
     fn on_drain(&mut self, cx: &mut Context<'_, Self>) {
         self.epochs.draining = true;
-        if self.epochs.members.is_alone(self.me) {
-            return;
+        if !self.epochs.members.is_alone(self.me) {
+            self.leave(cx);
         }
-        let others = self.epochs.members.voters.without(self.me);
-        cx.send_all(others, Message::Leave { ballot: self.epochs.promised });
-        if self.epochs.owns() {
-            self.epochs.abdicate(cx);
-            self.epochs.monitor.forget();
-        }
-        // Nobody need wait for the end of its leases.
-        self.epochs.give_leases_back(cx);
     }
 
     fn fingerprint(&self) -> (u64, u64) {

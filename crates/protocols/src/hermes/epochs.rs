@@ -16,6 +16,7 @@ use quorate_core::{Context, Fact, NodeId, NodeSet, mutation};
 
 use super::message::Known;
 use super::replica::Replica;
+use super::slow_members::SlowMembers;
 use super::{Message, Record};
 
 /// An epoch lasts for so many election timeouts at least before one is begun to take somebody in.
@@ -54,6 +55,7 @@ impl Replica {
                 let reads = self.epochs.enter(((), known), persist, cx);
                 self.reads.extend(reads);
                 (self.whole, self.transfer) = (NodeSet::EMPTY, None);
+                self.slow = SlowMembers::default();
             }
             Event::Decided(promises) => self.decide(&promises, cx),
             Event::Read(replies) => self.answer_reads(replies),
@@ -115,7 +117,7 @@ impl Replica {
             self.epochs.tend_leases(cx);
         }
         let (whole, lost) = (self.is_whole && self.is_live(), !self.takes_part());
-        cx.send(from, Message::HeartbeatReply { ballot, whole, lost });
+        cx.send(from, Message::HeartbeatReply { ballot, whole, lost, slow: self.slow.seen_here });
     }
 
     /// It is known who is live in this epoch.
@@ -143,12 +145,14 @@ impl Replica {
         &mut self,
         from: NodeId,
         (whole, lost): (bool, bool),
+        slow: NodeSet,
         cx: &mut Context<'_, Self>,
     ) {
         self.epochs.hear(from, cx.now());
         if !self.epochs.owns() || !self.epochs.live().contains(from) {
             return;
         }
+        self.slow.seen_by.insert(from, slow);
         if lost {
             // Nothing is committed any more in an epoch that it was live in.
             self.stand(cx);
@@ -157,7 +161,8 @@ impl Replica {
         }
     }
 
-    /// Begins another epoch if a live member is silent and the others are enough, or if one that was outside is back.
+    /// Begins another epoch if a live member is silent, or slow, and the others are enough; or if one that was outside
+    /// is back.
     fn review(&mut self, cx: &mut Context<'_, Self>) {
         let now = cx.now();
         let alive = self.epochs.alive(now);
@@ -165,6 +170,8 @@ impl Replica {
         let settled = self.epochs.lasts(SETTLED, now) && whole;
         let back: NodeSet = alive.iter().filter(|node| self.epochs.heard(*node).is_some()).collect();
         let overdue: NodeSet = self.epochs.live().iter().filter(|node| !alive.contains(*node)).collect();
+        let slow = self.slow_members();
+        self.epochs.leave_out(slow, now);
         let least = self.config.timeouts.election / 2;
         self.epochs.laggards.review(overdue.without(self.me), |node| back.contains(node), least, now);
         let laggards = &self.epochs.laggards;
@@ -172,12 +179,26 @@ impl Replica {
         if alive.len() < self.epochs.members.voters.majority() || !alive.contains(self.me) {
             // Its own disk hangs, or it reaches too few: another may do better.
             self.epochs.abdicate(cx);
-        } else if !overdue.is_empty() || (joins && settled) {
+        } else if slow.contains(self.me) && !mutation::active("hermes/slow-owner-stays") {
+            self.leave(cx);
+        } else if !overdue.is_empty() || !slow.is_empty() || (joins && settled) {
             self.stand(cx);
         }
     }
 
-    /// A member is about to stop: it is to be left out, or followed, before it is missed.
+    /// The others are to go on without this member, and one of them is to own the next epoch.
+    pub(super) fn leave(&mut self, cx: &mut Context<'_, Self>) {
+        let others = self.epochs.members.voters.without(self.me);
+        cx.send_all(others, Message::Leave { ballot: self.epochs.promised });
+        if self.epochs.owns() {
+            self.epochs.abdicate(cx);
+            self.epochs.monitor.forget();
+        }
+        // Nobody need wait for the end of its leases.
+        self.epochs.give_leases_back(cx);
+    }
+
+    /// A member wants to be left out, or followed, before it is missed.
     pub(super) fn on_leave(&mut self, from: NodeId, cx: &mut Context<'_, Self>) {
         self.epochs.leave_out([from].into_iter().collect(), cx.now());
         let majority = self.epochs.members.voters.majority();

@@ -42,6 +42,13 @@ pub struct Version {
 }
 wire_struct!(Version { key, at, valid, value, record });
 
+impl Version {
+    /// About how many it has in a message.
+    pub fn bytes(&self) -> usize {
+        self.value.as_ref().map_or(0, Bytes::len) + self.record.bytes()
+    }
+}
+
 /// A key's history without its value, which the store has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Held {

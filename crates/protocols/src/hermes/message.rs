@@ -39,6 +39,8 @@ pub enum Message {
         whole: bool,
         /// Whether the sender takes no part in this epoch, because it has lost what it acknowledged in it.
         lost: bool,
+        /// Whom writes that the sender coordinates wait for too long.
+        slow: NodeSet,
     },
     /// From a candidate that a majority has promised its ballot, to all members: I wait, since nobody who has promised
     /// has everything.
@@ -50,7 +52,7 @@ pub enum Message {
         /// Who has not promised.
         missing: NodeSet,
     },
-    /// A member is about to stop.
+    /// The sender is about to stop, or too slow to own an epoch: it is to be left out.
     Leave {
         /// The ballot of the epoch.
         ballot: Ballot,
@@ -110,7 +112,7 @@ wire_enum!(Message {
     2 => Lease(message),
     3 => Epoch(message),
     8 => Heartbeat { ballot, live, whole, sent },
-    9 => HeartbeatReply { ballot, whole, lost },
+    9 => HeartbeatReply { ballot, whole, lost, slow },
     10 => Leave { ballot },
     11 => ClockRequest(request),
     12 => ClockReply { request, wall },

@@ -15,6 +15,7 @@
 //! | a key that is not valid in time is replayed by whoever has it | `writes.rs` `look_after_keys` |
 //! | who knows that what is sent again is committed says so | `writes.rs` `on_inv` |
 //! | another epoch: no acknowledgement of an earlier one counts, what is pending is replayed | `writes.rs` `take_up` |
+//! | whoever holds writes up is left out | `slow_members.rs` |
 //! | who was left out comes back as a shadow | `epochs.rs` `decide`, `transfer.rs` |
 //! | without durability: who restarts comes back as a shadow, and writes under another name; no epoch begins without what was committed | `memory.rs` |
 //! | exactly once | `record.rs` |
@@ -64,6 +65,7 @@ mod message;
 mod reads;
 mod record;
 mod replica;
+mod slow_members;
 mod transfer;
 mod writes;
 

@@ -16,6 +16,7 @@ use quorate_store::{Key, Store};
 use super::keys::Keys;
 use super::memory::{Amnesia, Loss};
 use super::message::Known;
+use super::slow_members::SlowMembers;
 use super::transfer::Transfer;
 use super::writes::Coordinator;
 use super::{Config, Message, Record};
@@ -59,6 +60,7 @@ pub struct Replica {
     /// How many versions it has seen committed.
     pub(super) committed: u64,
     pub(super) coordinator: Coordinator,
+    pub(super) slow: SlowMembers,
     /// As a shadow: what is on its way.
     pub(super) transfer: Option<Transfer>,
     pub(super) intake: Intake,
@@ -152,6 +154,7 @@ impl Machine for Replica {
             keys,
             committed,
             coordinator: Coordinator::default(),
+            slow: SlowMembers::default(),
             transfer: None,
             intake: Intake::new(me.into(), config.max_bytes),
             nothing: Replicated::default(),
@@ -190,7 +193,9 @@ impl Machine for Replica {
             Message::Heartbeat { ballot, live, whole, .. } => {
                 self.on_heartbeat(from, ballot, (live, whole), cx)
             }
-            Message::HeartbeatReply { whole, lost, .. } => self.on_heartbeat_reply(from, (whole, lost), cx),
+            Message::HeartbeatReply { whole, lost, slow, .. } => {
+                self.on_heartbeat_reply(from, (whole, lost), slow, cx);
+            }
             Message::Amnesia { ballot, lost, missing } => self.on_amnesia(from, ballot, (lost, missing), cx),
             Message::Leave { .. } => self.on_leave(from, cx),
             Message::ClockRequest(request) => cx.send(from, Message::ClockReply { request, wall: cx.wall() }),
@@ -272,6 +277,7 @@ impl Replica {
         self.epochs.tend_leases(cx);
         self.repeat_fetch(cx);
         self.look_after_keys(cx);
+        self.watch_acknowledgements(cx.now());
         let discarded = self.epochs.repeat_syncs(cx);
         self.reads.extend(discarded);
         self.look_after_reads(cx);

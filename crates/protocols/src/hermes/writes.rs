@@ -44,7 +44,7 @@ pub struct Write {
 #[derive(Debug)]
 pub struct Pending {
     pub at: Timestamp,
-    acks: NodeSet,
+    pub acks: NodeSet,
     /// The writes in it that came here, with what they will be answered.
     answers: Vec<(Write, Bytes)>,
     sent: Time,
@@ -52,6 +52,8 @@ pub struct Pending {
     since: Time,
     /// Others have writes of this key that wait.
     contended: bool,
+    /// Of the version.
+    pub bytes: usize,
 }
 
 /// What a member coordinates. Volatile: proxies ask again, and versions are replayed.
@@ -65,6 +67,8 @@ pub struct Coordinator {
     /// Keys whose time may be up.
     pub(super) overdue: BTreeSet<Key>,
     pub(super) pending: BTreeMap<Key, Pending>,
+    /// How many versions were pending here, and are so no more.
+    pub(super) ended: u64,
     /// Keys that are not valid here, and not pending: when they are to be replayed.
     pub(super) invalid: BTreeMap<Key, Time>,
     /// How often writes of a key were overtaken in a row: their next version is so much higher.
@@ -91,6 +95,13 @@ impl Coordinator {
         self.versions.clear();
         self.overdue.clear();
         waiting
+    }
+
+    /// The version of this key that is pending here waits for nobody any more.
+    fn end(&mut self, key: &Key) -> Option<Pending> {
+        let pending = self.pending.remove(key);
+        self.ended += u64::from(pending.is_some());
+        pending
     }
 
     fn forget(&mut self, write: &Write) {
@@ -235,16 +246,17 @@ impl Replica {
         cx.note(|| Fact::Invalid { key: digest(key) });
         self.persist_key(Record::Version(version.clone()), cx);
         self.coordinator.invalid.remove(key);
+        let bytes = version.bytes();
         self.coordinator.versions.push(version);
         let (acks, sent, since) = (NodeSet::EMPTY, cx.now(), cx.now());
-        let pending = Pending { at, acks, answers, sent, since, contended: false };
+        let pending = Pending { at, acks, answers, sent, since, contended: false, bytes };
         self.coordinator.pending.insert(key.clone(), pending);
     }
 
     /// Another has a later version: what is pending here is overtaken, and its writes are executed again.
     fn overtake(&mut self, key: &Key) {
         self.coordinator.yielded.remove(key);
-        let Some(Pending { answers, .. }) = self.coordinator.pending.remove(key) else { return };
+        let Some(Pending { answers, .. }) = self.coordinator.end(key) else { return };
         if answers.is_empty() {
             return;
         }
@@ -344,7 +356,7 @@ impl Replica {
         cx.note(|| Fact::Applied { slot: slot(), digest: digest(key) });
         self.coordinator.invalid.remove(key);
         self.committed += 1;
-        if let Some(Pending { answers, .. }) = self.coordinator.pending.remove(key) {
+        if let Some(Pending { answers, .. }) = self.coordinator.end(key) {
             self.coordinator.overtaken.remove(key);
             for (write, reply) in answers {
                 self.coordinator.forget(&write);
@@ -478,7 +490,7 @@ fn split(versions: Vec<Version>) -> Vec<Vec<Version>> {
             parts.push(Vec::new());
             bytes = 0;
         }
-        bytes += version.value.as_ref().map_or(0, Bytes::len) + version.record.bytes();
+        bytes += version.bytes();
         parts.last_mut().expect("one was begun").push(version);
     }
     parts

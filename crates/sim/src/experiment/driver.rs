@@ -272,7 +272,11 @@ impl<'a> Driver<'a> {
                 Fact::Chosen { .. } | Fact::Executed { .. } => {
                     self.measured.values.push((self.now, node, fact));
                 }
-                Fact::Leads { .. } | Fact::Follows | Fact::Commits { .. } | Fact::ReadGate { .. } => {
+                Fact::Leads { .. }
+                | Fact::Follows
+                | Fact::Live { .. }
+                | Fact::Commits { .. }
+                | Fact::ReadGate { .. } => {
                     self.measured.facts.push((self.now, node, fact));
                 }
                 _ => {}

@@ -86,7 +86,7 @@ pub struct Measured {
     pub operations: Vec<Operation>,
     /// The same as a history: whether it is linearizable is for [`quorate_check::linearizability`] to say.
     pub history: History,
-    /// What replicas stated of leaders, commits and read gates, and when.
+    /// What replicas stated of leaders, live members, commits and read gates, and when.
     pub facts: Vec<(Nanos, NodeId, Fact)>,
     /// What replicas stated of values in slots, and when: stored, chosen, executed.
     pub values: Vec<(Nanos, NodeId, Fact)>,

@@ -2,7 +2,7 @@
 //! needed or not tested.
 #![cfg(feature = "mutations")]
 
-use quorate_check::{MILLISECOND, linearizability};
+use quorate_check::{MILLISECOND, Nanos, linearizability};
 use quorate_core::mutation;
 use quorate_protocols::registry::named;
 use quorate_sim::scenario::play;
@@ -106,18 +106,24 @@ fn a_group_begins_with_the_state_of_another_as_if_it_were_no_position() {
     }
 }
 
-/// Everything waits for it, or members are blamed for the head's own links, or for what links can carry.
+/// Everything waits for it, or members are blamed for a head's own links, or for what links can carry.
 #[test]
-fn a_slow_member_of_a_chain() {
-    for protocol in ["chain", "craq"] {
-        let took = mutation::with("chain/slow-stays", || slow_members::latency_with_a_slow_member(protocol));
-        assert!(took > 400 * MILLISECOND, "{protocol}: {} ms", took / MILLISECOND);
-        let epochs =
-            mutation::with("chain/slow-by-own-links", || slow_members::epochs_of_a_slow_head(protocol));
-        assert!(epochs > 0, "{protocol}");
-        let epochs =
-            mutation::with("chain/slow-by-much-data", || slow_members::epochs_of_much_data(protocol));
-        assert!(epochs > 0, "{protocol}");
+fn a_slow_member() {
+    for (protocol, family) in [("chain", "chain"), ("craq", "chain"), ("hermes", "hermes")] {
+        let is_slow = |name: &str, latency: fn(&str) -> Nanos| {
+            let took = mutation::with(&format!("{family}/{name}"), || latency(protocol));
+            assert!(took > 400 * MILLISECOND, "{protocol}: {} ms", took / MILLISECOND);
+        };
+        let begins_epochs = |name: &str, epochs: fn(&str) -> usize| {
+            let epochs = mutation::with(&format!("{family}/{name}"), || epochs(protocol));
+            assert!(epochs > 0, "{protocol}");
+        };
+        is_slow("slow-stays", slow_members::latency_with_a_slow_follower);
+        begins_epochs("slow-by-much-data", slow_members::epochs_of_much_data);
+        match family {
+            "chain" => begins_epochs("slow-by-own-links", slow_members::epochs_of_a_slow_head),
+            _ => is_slow("slow-owner-stays", slow_members::latency_with_a_slow_owner),
+        }
     }
 }
 
