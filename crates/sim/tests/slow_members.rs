@@ -13,7 +13,10 @@ use quorate_store::{Command, Condition, Expiry};
 
 /// When a member's links become slow.
 const SLOW: Nanos = 3 * SECOND;
-const END: Nanos = 20 * SECOND;
+const END: Nanos = 12 * SECOND;
+
+/// Bytes of a value where there are many of them.
+const MUCH: usize = 8 << 10;
 
 fn link(millis: u64) -> Link {
     Link { delay: Duration::from_millis(millis), jitter: Duration::ZERO, rate: None }
@@ -113,10 +116,22 @@ pub fn epochs_of_a_slow_head(protocol: &str) -> usize {
     epochs(&writes_with_a_slow_member(protocol, true).0, SLOW).len()
 }
 
-/// How often another epoch begins where all that holds writes up is how much fits through the links.
+/// All that holds writes up is how much fits through the links.
+fn much_data(protocol: &str) -> Measured {
+    let link = Link { rate: Some(Rate::mbit(20)), ..link(1) };
+    writes(protocol, link, (0, 256, MUCH), Vec::new())
+}
+
+/// How often another epoch begins then.
 pub fn epochs_of_much_data(protocol: &str) -> usize {
-    let link = Link { rate: Some(Rate::mbit(30)), ..link(1) };
-    epochs(&writes(protocol, link, (0, 64, 32 << 10), Vec::new()), SECOND).len()
+    epochs(&much_data(protocol), SECOND).len()
+}
+
+/// How often all that was written crossed a link then, of one copy for each of the others.
+pub fn copies_of_much_data(protocol: &str) -> f64 {
+    let measured = much_data(protocol);
+    let written = measured.operations.iter().filter(|write| write.succeeded).count() * MUCH;
+    measured.bytes.values().sum::<u64>() as f64 / (written * (nodes().count() - 1)) as f64
 }
 
 #[test]
@@ -132,6 +147,12 @@ fn much_data_leaves_nobody_out() {
     for protocol in ["chain", "craq", "hermes"] {
         assert_eq!(epochs_of_much_data(protocol), 0, "{protocol}");
     }
+}
+
+#[test]
+fn what_is_on_its_way_is_not_sent_again() {
+    let copies = copies_of_much_data("hermes");
+    assert!((1.0..1.1).contains(&copies), "{copies}");
 }
 
 #[test]

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use quorate_blocks::clients;
+use quorate_blocks::pace::InFlight;
 use quorate_blocks::prefix_log::RETRANSMIT;
 use quorate_core::{Context, Fact, NodeId, NodeSet, ProcessId, Time, Wall, Wire, digest, mutation};
 use quorate_store::{CommandError, Key, Reply};
@@ -44,6 +45,8 @@ pub struct Write {
 #[derive(Debug)]
 pub struct Pending {
     pub at: Timestamp,
+    /// Numbers grow in the order in which versions are proposed here.
+    id: u64,
     pub acks: NodeSet,
     /// The writes in it that came here, with what they will be answered.
     answers: Vec<(Write, Bytes)>,
@@ -67,8 +70,11 @@ pub struct Coordinator {
     /// Keys whose time may be up.
     pub(super) overdue: BTreeSet<Key>,
     pub(super) pending: BTreeMap<Key, Pending>,
-    /// How many versions were pending here, and are so no more.
+    /// How many versions were proposed here, and how many of them are pending no more.
+    proposed: u64,
     pub(super) ended: u64,
+    /// Of these, what is on its way to whom.
+    peers: BTreeMap<NodeId, InFlight>,
     /// Keys that are not valid here, and not pending: when they are to be replayed.
     pub(super) invalid: BTreeMap<Key, Time>,
     /// How often writes of a key were overtaken in a row: their next version is so much higher.
@@ -95,6 +101,30 @@ impl Coordinator {
         self.versions.clear();
         self.overdue.clear();
         waiting
+    }
+
+    /// Versions that are pending here leave, in the order in which they were proposed.
+    fn on_sent(&mut self, to: NodeSet, versions: &[Version], now: Time) {
+        let bytes = versions.iter().map(Version::bytes).sum();
+        let last = versions.last().and_then(|version| self.pending.get(&version.key));
+        let id = last.expect("they are pending").id;
+        for node in to.iter() {
+            let peer = self.peers.entry(node).or_insert_with(|| InFlight::new(RETRANSMIT));
+            peer.on_sent(id, bytes, now);
+        }
+    }
+
+    /// What is pending and must have been lost on its way to some.
+    fn late(&self, live: NodeSet, now: Time) -> Vec<(Key, NodeSet)> {
+        let sent_long_ago = self.pending.iter().filter(|(_, pending)| now.since(pending.sent) >= RETRANSMIT);
+        let late = sent_long_ago.map(|(key, pending)| {
+            let is_late = |node: &NodeId| {
+                let peer = self.peers.get(node);
+                !pending.acks.contains(*node) && peer.is_none_or(|peer| peer.is_late(pending.id, now))
+            };
+            (key.clone(), live.iter().filter(is_late).collect::<NodeSet>())
+        });
+        late.filter(|(_, nodes)| !nodes.is_empty()).take(AT_ONCE).collect()
     }
 
     /// The version of this key that is pending here waits for nobody any more.
@@ -248,8 +278,9 @@ impl Replica {
         self.coordinator.invalid.remove(key);
         let bytes = version.bytes();
         self.coordinator.versions.push(version);
-        let (acks, sent, since) = (NodeSet::EMPTY, cx.now(), cx.now());
-        let pending = Pending { at, acks, answers, sent, since, contended: false, bytes };
+        self.coordinator.proposed += 1;
+        let (id, acks, sent, since) = (self.coordinator.proposed, NodeSet::EMPTY, cx.now(), cx.now());
+        let pending = Pending { at, id, acks, answers, sent, since, contended: false, bytes };
         self.coordinator.pending.insert(key.clone(), pending);
     }
 
@@ -318,6 +349,19 @@ impl Replica {
     }
 
     pub(super) fn on_acks(&mut self, from: NodeId, acks: Vec<Ack>, cx: &mut Context<'_, Self>) {
+        let ids = acks.iter().filter_map(|ack| {
+            let pending = self.coordinator.pending.get(&ack.key);
+            pending.filter(|pending| pending.at == ack.at).map(|pending| pending.id)
+        });
+        let ids = ids.fold(None, |ids, id| {
+            let (first, last) = ids.unwrap_or((id, id));
+            Some((id.min(first), id.max(last)))
+        });
+        if let Some((first, last)) = ids
+            && let Some(peer) = self.coordinator.peers.get_mut(&from)
+        {
+            peer.on_answer(first..=last, cx.now());
+        }
         for Ack { key, at, waits } in acks {
             let Some(pending) = self.coordinator.pending.get_mut(&key).filter(|pending| pending.at == at)
             else {
@@ -375,8 +419,10 @@ impl Replica {
         let pending = versions.into_iter().filter(|version| {
             coordinator.pending.get(&version.key).is_some_and(|pending| pending.at == version.at)
         });
+        let live = self.epochs.live();
         for versions in split(pending.collect()) {
-            cx.send_all(self.epochs.live(), Message::Inv { ballot, versions });
+            coordinator.on_sent(live.without(self.me), &versions, cx.now());
+            cx.send_all(live, Message::Inv { ballot, versions });
         }
         for (to, versions) in std::mem::take(&mut coordinator.later) {
             for versions in split(versions) {
@@ -406,6 +452,7 @@ impl Replica {
         coordinator.valid.clear();
         coordinator.confirmed.clear();
         coordinator.yielded.clear();
+        coordinator.peers.clear();
         if !self.is_whole {
             return self.stop_serving(cx);
         }
@@ -449,18 +496,18 @@ impl Replica {
             self.replay(&key, cx);
         }
         let (ballot, live) = (self.epochs.promised, self.epochs.live());
-        let late =
-            self.coordinator.pending.iter_mut().filter(|(_, pending)| now.since(pending.sent) >= RETRANSMIT);
-        for (key, pending) in late.take(AT_ONCE) {
+        for (key, late) in self.coordinator.late(live, now) {
+            let pending = self.coordinator.pending.get_mut(&key).expect("it is late");
             pending.sent = now;
             let is_stuck = now.since(pending.since) >= self.epochs.silence();
+            let mut to = late;
             if is_stuck && !mutation::active("hermes/acknowledged-once") {
                 // Whoever is live answers, and yet one does not: another may know by now that it is committed.
-                (pending.acks, pending.since) = (NodeSet::EMPTY, now);
+                (pending.acks, pending.since, to) = (NodeSet::EMPTY, now, live);
             }
-            let missing: NodeSet = live.iter().filter(|node| !pending.acks.contains(*node)).collect();
-            let versions = self.keys.version(key).into_iter().collect();
-            cx.send_all(missing, Message::Inv { ballot, versions });
+            let versions: Vec<_> = self.keys.version(&key).into_iter().collect();
+            self.coordinator.on_sent(to.without(self.me), &versions, now);
+            cx.send_all(to, Message::Inv { ballot, versions });
         }
         if let Some(time) = self.time(now, cx.wall()).filter(|_| self.epochs.owns()) {
             self.coordinator.overdue.extend(self.keys.store().overdue(time, AT_ONCE));

@@ -135,6 +135,16 @@ fn what_is_on_its_way_over_slow_links_is_not_sent_again() {
             mutation::with("pace/fixed-patience", || slow_links::copies(protocol, &["value.part=8MiB"]));
         assert!(copies > 1.5, "{protocol}: {copies}");
     }
+    let copies = mutation::with("pace/fixed-patience", || slow_members::copies_of_much_data("hermes"));
+    assert!(copies > 1.5, "hermes: {copies}");
+}
+
+/// A member looks dead whose heartbeats wait for all that it writes.
+#[test]
+fn what_is_large_leaves_before_heartbeats() {
+    let epochs =
+        mutation::with("hermes/versions-before-heartbeats", || slow_members::epochs_of_much_data("hermes"));
+    assert!(epochs > 0);
 }
 
 macro_rules! caught {
