@@ -61,10 +61,7 @@ impl Review {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn set(digits: &str) -> NodeSet {
-        digits.chars().filter_map(|digit| NodeId::new(digit.to_digit(10)?.into())).collect()
-    }
+    use crate::testing::set;
 
     #[test]
     fn a_chain_of_five_members_goes_on_until_others_do_better() {

@@ -43,7 +43,7 @@ pub struct Version {
 wire_struct!(Version { key, at, valid, value, record });
 
 impl Version {
-    /// About how many it has in a message.
+    /// Bytes that it has in a message, about: of its value and its record.
     pub fn bytes(&self) -> usize {
         self.value.as_ref().map_or(0, Bytes::len) + self.record.bytes()
     }

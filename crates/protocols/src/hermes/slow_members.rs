@@ -75,10 +75,7 @@ fn without_whom_nobody_waits(live: NodeSet, seen_by: &BTreeMap<NodeId, NodeSet>,
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn set(digits: &str) -> NodeSet {
-        digits.chars().filter_map(|digit| NodeId::new(digit.to_digit(10)?.into())).collect()
-    }
+    use crate::testing::set;
 
     #[test]
     fn whoever_is_in_most_pairs_of_which_one_waits_for_the_other_is_slow() {

@@ -55,7 +55,7 @@ pub struct Pending {
     since: Time,
     /// Others have writes of this key that wait.
     contended: bool,
-    /// Of the version.
+    /// Of the version, as [`Version::bytes`] counts them.
     pub bytes: usize,
 }
 
@@ -349,24 +349,14 @@ impl Replica {
     }
 
     pub(super) fn on_acks(&mut self, from: NodeId, acks: Vec<Ack>, cx: &mut Context<'_, Self>) {
-        let ids = acks.iter().filter_map(|ack| {
-            let pending = self.coordinator.pending.get(&ack.key);
-            pending.filter(|pending| pending.at == ack.at).map(|pending| pending.id)
-        });
-        let ids = ids.fold(None, |ids, id| {
-            let (first, last) = ids.unwrap_or((id, id));
-            Some((id.min(first), id.max(last)))
-        });
-        if let Some((first, last)) = ids
-            && let Some(peer) = self.coordinator.peers.get_mut(&from)
-        {
-            peer.on_answer(first..=last, cx.now());
-        }
+        let mut answered: Option<(u64, u64)> = None;
         for Ack { key, at, waits } in acks {
             let Some(pending) = self.coordinator.pending.get_mut(&key).filter(|pending| pending.at == at)
             else {
                 continue;
             };
+            let (first, last) = answered.unwrap_or((pending.id, pending.id));
+            answered = Some((first.min(pending.id), last.max(pending.id)));
             pending.acks.insert(from);
             pending.contended |= waits;
             if self.epochs.live().iter().all(|node| pending.acks.contains(node)) {
@@ -376,6 +366,11 @@ impl Replica {
                 self.validate(&key, cx);
                 self.coordinator.valid.push((key, at));
             }
+        }
+        if let Some((first, last)) = answered
+            && let Some(peer) = self.coordinator.peers.get_mut(&from)
+        {
+            peer.on_answer(first..=last, cx.now());
         }
     }
 
