@@ -9,9 +9,11 @@
 //!
 //! [`InFlight`] is the account of what one peer was sent and has not answered. Links deliver in order, so a message
 //! waits for what is to leave before it: the size of a sample is these bytes and its own. What is answered no later
-//! than an empty message would be (after the shortest response time of late, [`RECENT`]) has left before; it is under
-//! way, and not waited for. Where traffic is steady, bytes under way hardly vary, and would give the model no slope.
-//! Heartbeats are samples of no size, if nothing was to leave before them.
+//! than an empty message would be has left before; it is under way, and not waited for. Where traffic is steady, bytes
+//! under way hardly vary, and would give the model no slope. An empty message takes d, which is near the shortest
+//! response time of late ([`RECENT`]), and longer where round trips vary; much more than that would count what waits as
+//! empty, and raise d further. Heartbeats are urgent and pass what was to leave before them, but for a frame that is
+//! leaving, of which half is left on average: they are samples of half a frame, or of half of what was to leave.
 //!
 //! A message is late when twice the expected time of all bytes under way is over, at least `floor` after it was sent.
 //! Until a size has been seen, a slow link is assumed ([`ASSUMED`]): a needless copy of a large message makes a slow
@@ -27,6 +29,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use quorate_core::link::FRAME;
 use quorate_core::{Rate, Time, mutation};
 
 /// Samples older than this are forgotten.
@@ -70,12 +73,18 @@ struct Sample {
     /// Bytes that were under way with it.
     under_way: u64,
     nanos: u64,
+    is_heartbeat: bool,
 }
 
 impl Sample {
-    /// Those of one size differ by less than a factor of two.
-    fn size(&self) -> u32 {
-        u64::BITS - self.bytes.leading_zeros()
+    fn new(at: Time, took: Duration, bytes: u64, under_way: u64) -> Sample {
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        Sample { at, bytes, under_way, nanos, is_heartbeat: false }
+    }
+
+    /// Those of one size differ by less than a factor of two; heartbeats are for themselves.
+    fn size(&self) -> (bool, u32) {
+        (self.is_heartbeat, u64::BITS - self.bytes.leading_zeros())
     }
 }
 
@@ -100,8 +109,8 @@ struct Line {
 impl Pace {
     fn on_response(&mut self, sample: Sample) {
         let (now, start) = (sample.at, sample.at.saturating_sub(WINDOW));
-        // What was measured of bytes stays until some are measured again, or silence would make every link look fast.
-        self.samples.retain(|old| old.at >= start || (old.bytes > 0 && sample.bytes == 0));
+        // What was measured of messages stays until some are measured again, or silence would make every link look fast.
+        self.samples.retain(|old| old.at >= start || (!old.is_heartbeat && sample.is_heartbeat));
         let alike = |old: &Sample| old.size() == sample.size();
         if self.samples.iter().filter(|old| alike(old)).count() >= SAMPLES_PER_SIZE
             && let Some(oldest) = self.samples.iter().position(alike)
@@ -139,6 +148,13 @@ impl Pace {
     /// The shortest response time of late; zero if there is none.
     fn least(&self) -> Duration {
         self.model.map_or(Duration::ZERO, |model| Duration::from_nanos(model.least))
+    }
+
+    /// How long an empty message takes: by the line, if it has a slope; an eighth more than the shortest time at most.
+    fn empty(&self) -> Duration {
+        let delay =
+            self.model.map(|model| model.line).filter(|line| line.per_mib > 0).map_or(0, |line| line.delay);
+        Duration::from_nanos(delay).clamp(self.least(), self.least() * 9 / 8)
     }
 
     /// How long the answer to so many bytes is waited for.
@@ -261,9 +277,9 @@ impl Sending {
     }
 
     /// The peer has answered up to this id, and so many bytes are settled. What is answered no later than an empty
-    /// message would be, after `least`, had left before.
-    fn on_answered(&mut self, answered: u64, settled: u64, least: Duration, now: Time) {
-        if now.since(self.at) <= least {
+    /// message would be had left before.
+    fn on_answered(&mut self, answered: u64, settled: u64, empty: Duration, now: Time) {
+        if now.since(self.at) <= empty {
             let before = if answered >= self.previous { self.bytes.0 } else { settled };
             self.left = self.left.max(before.min(self.bytes.0));
         }
@@ -271,8 +287,7 @@ impl Sending {
 
     /// What its answer at this time says of the link.
     fn sample(&self, now: Time) -> Sample {
-        let nanos = u64::try_from(now.since(self.at).as_nanos()).unwrap_or(u64::MAX);
-        Sample { at: now, bytes: self.bytes.1 - self.left, under_way: self.under_way(), nanos }
+        Sample::new(now, now.since(self.at), self.bytes.1 - self.left, self.under_way())
     }
 }
 
@@ -352,7 +367,7 @@ impl InFlight {
         Sending { at, previous, bytes: (before, self.sent), settled, left: settled }
     }
 
-    /// A message without bytes of its own is sent, behind all that is under way. One at a time is measured.
+    /// A message without bytes of its own is sent, while all this is under way. One at a time is measured.
     pub fn on_heartbeat(&mut self, now: Time) {
         if self.heartbeat.is_none_or(|last| now.since(last.at) >= WINDOW) {
             self.heartbeat = Some(self.sending(now, self.last, self.sent));
@@ -361,9 +376,10 @@ impl InFlight {
 
     /// The one that was sent at this time is answered. So the model has small samples where everything else is large.
     pub fn on_heartbeat_answer(&mut self, sent: Time, now: Time) {
-        let sample = self.heartbeat.take_if(|sending| sending.at == sent).map(|sending| sending.sample(now));
-        if let Some(sample) = sample.filter(|sample| sample.bytes == 0) {
-            self.pace.on_response(sample);
+        if let Some(sending) = self.heartbeat.take_if(|sending| sending.at == sent) {
+            let half = sending.sample(now).bytes.min(FRAME as u64) / 2;
+            let sample = Sample::new(now, now.since(sent), half, half);
+            self.pace.on_response(Sample { is_heartbeat: true, ..sample });
         }
     }
 
@@ -380,9 +396,13 @@ impl InFlight {
             self.probes.retain(|other| other.sending.bytes.1 > sending.bytes.1);
             self.pace.on_response(sending.sample(now));
         }
-        let (answered, settled, least) = (*ids.end(), self.settled, self.pace.least());
-        let others = self.probes.iter_mut().map(|probe| &mut probe.sending).chain(&mut self.heartbeat);
-        others.for_each(|sending| sending.on_answered(answered, settled, least, now));
+        let (answered, settled) = (*ids.end(), self.settled);
+        let (least, empty) = (self.pace.least(), self.pace.empty());
+        let heartbeat = self.heartbeat.iter_mut().map(|sending| (sending, least));
+        let others = self.probes.iter_mut().map(|probe| (&mut probe.sending, empty));
+        others
+            .chain(heartbeat)
+            .for_each(|(sending, empty)| sending.on_answered(answered, settled, empty, now));
     }
 
     /// Whether this, sent at least `floor` ago and not answered, must be taken for lost: the bytes before it and its

@@ -3,8 +3,9 @@
 //!
 //! Messages go over a link in frames of at most [`FRAME`] bytes, one after another at the link's rate, and all links of
 //! a process share its **interface**, which has a rate of its own: a frame takes as long as the slower of the two does.
-//! Urgent messages go before bulk, which therefore keeps them waiting for a frame at most; within a class, messages go
-//! in their order. The interface serves its links in turn. A message that has left whole is under way for the delay.
+//! What is urgent goes before writes and bulk, which therefore keep it waiting for a frame at most; writes go before
+//! bulk that has not begun; within a class, messages go in their order. The interface serves its links in turn. A
+//! message that has left whole is under way for the delay.
 //!
 //! When a frame begins is decided when the link and the interface are free, so that a rate that changes is that of
 //! everything that waits.
@@ -15,6 +16,7 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use crate::machine::Class;
+use crate::mutation;
 use crate::time::Time;
 
 /// Bytes of a message that go in one frame, at most.
@@ -96,7 +98,10 @@ impl Link {
 #[derive(Debug)]
 pub struct Line<T> {
     /// A queue for each class, the urgent one first.
-    waiting: [VecDeque<Waiting<T>>; 2],
+    waiting: [VecDeque<Waiting<T>>; 3],
+    /// The class of a message that has been sent in part. Until it has left whole, nothing of the other but what is
+    /// urgent goes: a receiver puts two together at a time.
+    begun: Option<Class>,
     free_at: Time,
     /// When its interface served it last, in frames of all links.
     served: u64,
@@ -107,19 +112,28 @@ struct Waiting<T> {
     ready: Time,
     /// That have not been sent yet.
     bytes: usize,
+    /// Whether a message ends with it.
+    ends: bool,
     message: T,
 }
 
 impl<T> Default for Line<T> {
     fn default() -> Self {
-        Line { waiting: Default::default(), free_at: Time::ZERO, served: 0 }
+        Line { waiting: Default::default(), begun: None, free_at: Time::ZERO, served: 0 }
     }
 }
 
 impl<T> Line<T> {
     /// Takes a message that is ready to be sent at this time, and no earlier than those of its class before it.
     pub fn push(&mut self, class: Class, ready: Time, bytes: usize, message: T) {
-        self.waiting[class as usize].push_back(Waiting { ready, bytes, message });
+        self.push_frame((class, true), ready, bytes, message);
+    }
+
+    /// Takes a part of a message, and whether it is the last one.
+    pub fn push_frame(&mut self, (class, ends): (Class, bool), ready: Time, bytes: usize, message: T) {
+        let is_first = class == Class::Write && mutation::active("link/writes-are-urgent");
+        let class = if is_first { Class::Urgent } else { class };
+        self.waiting[class as usize].push_back(Waiting { ready, bytes, ends, message });
     }
 
     /// Whether no message waits.
@@ -134,7 +148,11 @@ impl<T> Line<T> {
             let first = self.waiting[class as usize].front()?;
             Some((free.max(first.ready), class))
         };
-        [Class::Urgent, Class::Bulk].into_iter().filter_map(begins).min()
+        let rest = match self.begun {
+            Some(class) => begins(class),
+            None => [Class::Write, Class::Bulk].into_iter().filter_map(begins).min(),
+        };
+        begins(Class::Urgent).into_iter().chain(rest).min()
     }
 }
 
@@ -186,6 +204,9 @@ impl Interface {
         let first = waiting.front_mut()?;
         let bytes = first.bytes.min(FRAME);
         first.bytes -= bytes;
+        if class != Class::Urgent {
+            line.begun = (first.bytes > 0 || !first.ends).then_some(class);
+        }
         self.free_at = at + transmission(self.rate, bytes);
         line.free_at = at + transmission(rate, bytes);
         self.served += 1;
@@ -288,6 +309,25 @@ mod tests {
                 (2, bulk + Duration::from_millis(1))
             ]
         );
+    }
+
+    #[test]
+    fn writes_go_before_bulk_that_has_not_begun() {
+        let rate = Some(Rate::mbit(8));
+        let frame = Rate::mbit(8).transmission(FRAME);
+        let (mut interface, mut lines) = (Interface::default(), [Line::default()]);
+        // As two messages of one frame each, and as one of two, whose frames are pushed one by one.
+        lines[0].push(Class::Bulk, at(0), FRAME, 1);
+        lines[0].push_frame((Class::Bulk, false), at(0), FRAME, 2);
+        lines[0].push_frame((Class::Bulk, true), at(0), FRAME, 3);
+        lines[0].push(Class::Bulk, at(0), FRAME, 4);
+        let second = Duration::from_millis(100);
+        lines[0].push(Class::Write, at(0) + second, FRAME, 5);
+        lines[0].push(Class::Urgent, at(0) + second, FRAME, 6);
+        // The second message has begun when the write is ready.
+        let order = [1, 2, 6, 3, 5, 4];
+        let expected = order.iter().zip(1..).map(|(message, count)| (*message, at(0) + count * frame));
+        assert_eq!(left(&mut interface, &mut lines, [rate], at(10_000)), expected.collect::<Vec<_>>());
     }
 
     #[test]

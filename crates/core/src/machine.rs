@@ -22,15 +22,17 @@ pub enum Release {
     AfterSync,
 }
 
-/// What of a link's messages goes first. Those of a class go in the order in which they were sent; those of the other
-/// may pass them.
+/// What of a link's messages goes first. Those of a class go in the order in which they were sent; those of another may
+/// pass them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// Before bulk: others wait for it, or take its sender for dead without it.
+    /// Before all else: it is small, and others wait for it, or take its sender for dead without it.
     #[default]
     Urgent,
-    /// When nothing urgent waits, a frame ([`FRAME`](crate::link::FRAME)) at a time: it is large, and late is good
-    /// enough.
+    /// When nothing urgent waits, a frame ([`FRAME`](crate::link::FRAME)) at a time: what clients write, or have read.
+    /// There may be more of it than the link carries.
+    Write,
+    /// When nothing of the others waits, a frame at a time: it is large, and late is good enough.
     Bulk,
 }
 
@@ -85,7 +87,7 @@ pub trait Message: Wire + Clone + Debug + Send + 'static {
         None
     }
 
-    /// Whether it may wait for what is urgent.
+    /// What it waits for.
     fn class(&self) -> Class {
         Class::Urgent
     }

@@ -1,7 +1,7 @@
 //! The links between hosts: when a message arrives, how often, and whether at all.
 //!
-//! A link delivers the messages of a class in order unless reordering is on: urgent ones pass bulk
-//! ([`Class`]), and do not wait for its bytes. A partition loses what is sent, or holds it back until the partition
+//! A link delivers urgent messages and writes in order unless reordering is on, and so it does bulk ([`Class`]): the
+//! others pass it, and do not wait for its bytes. A partition loses what is sent, or holds it back until the partition
 //! ends, as a connection that retransmits does. Time and chance only; the messages stay outside.
 
 use quorate_check::{MILLISECOND, Nanos, SECOND};
@@ -96,7 +96,7 @@ struct Link {
     holds: bool,
     /// Nothing passes any more, whatever else is over.
     lost: bool,
-    /// Urgent messages, and bulk.
+    /// What is urgent or a write, which do not pass each other here, and bulk.
     lanes: [Lane; 2],
 }
 
@@ -205,8 +205,8 @@ impl Network {
         if link.lost {
             return [None, None];
         }
-        let urgent_free_at = link.lanes[Class::Urgent as usize].free_at;
-        let lane = &mut link.lanes[class as usize];
+        let urgent_free_at = link.lanes[0].free_at;
+        let lane = &mut link.lanes[usize::from(class == Class::Bulk)];
         if noise.loss > 0.0 && random.chance(noise.loss) {
             counts.add(Kind::Loss);
             return [None, None];

@@ -202,20 +202,28 @@ macro_rules! embed_clients {
     };
 }
 
+/// Answers with no more bytes of replies are urgent.
+const SHORT: usize = 16 << 10;
+
+/// The longest reply, and all of them together, in bytes.
+fn sizes(replies: impl Iterator<Item = usize>) -> (usize, usize) {
+    replies.fold((0, 0), |(longest, all), reply| (reply.max(longest), all + reply))
+}
+
 impl Message {
-    /// Whether it may wait for what is urgent: an answer with a reply that is longer than a frame, which the
-    /// [`Intake`](super::intake::Intake) sends alone. What proxies ask stays in the order in which sessions number it.
+    /// What it waits for. What proxies ask is in the order in which sessions number it, behind what was written before;
+    /// an answer is not, or a writer would wait for the writes of others once more. One with a reply that is longer
+    /// than a frame is bulk: the [`Intake`](super::intake::Intake) sends it alone.
     pub fn class(&self) -> Class {
-        let is_long = |bytes: usize| bytes > FRAME;
-        let bulk = match self {
+        let (longest, all) = match self {
+            Message::Ask(_) => return Class::Write,
             Message::Answer { writes, reads, .. } => {
-                writes.iter().chain(reads).any(|(_, reply)| is_long(reply.len()))
+                sizes(writes.iter().chain(reads).map(|(_, reply)| reply.len()))
             }
             Message::Seen { reads, .. } => {
-                reads.iter().any(|(_, seen)| seen.reply.as_ref().is_some_and(|reply| is_long(reply.len())))
+                sizes(reads.iter().filter_map(|(_, seen)| Some(seen.reply.as_ref()?.len())))
             }
-            Message::Ask(_)
-            | Message::Opened { .. }
+            Message::Opened { .. }
             | Message::Expired { .. }
             | Message::Leader { .. }
             | Message::Refused { .. }
@@ -223,9 +231,13 @@ impl Message {
             | Message::AskBehind { .. }
             | Message::AskAfter { .. }
             | Message::Reader { .. }
-            | Message::Members { .. } => false,
+            | Message::Members { .. } => return Class::Urgent,
         };
-        if bulk { Class::Bulk } else { Class::Urgent }
+        match longest > FRAME {
+            true => Class::Bulk,
+            false if all > SHORT => Class::Write,
+            false => Class::Urgent,
+        }
     }
 
     /// The name of its type.

@@ -9,10 +9,9 @@ fn at(millis: u64) -> Time {
     Time::ZERO + Duration::from_millis(millis)
 }
 
-/// So many bytes, all that were under way, were answered after this time.
+/// So many bytes, all that were under way, were answered after this time: those of a heartbeat, if there are none.
 fn sample(bytes: usize, took: Duration, at: Time) -> Sample {
-    let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-    Sample { at, bytes: bytes as u64, under_way: bytes as u64, nanos }
+    Sample { is_heartbeat: bytes == 0, ..Sample::new(at, took, bytes as u64, bytes as u64) }
 }
 
 /// `KiB:ms` of each sample, one a millisecond; then what is expected of nothing, of 1 MiB and of 4 MiB.
@@ -133,8 +132,12 @@ struct Route {
     last: u64,
     /// When the link has sent all that it has.
     free: Time,
-    /// When messages are answered, with their ids, and heartbeats with the times of their sending.
-    answers: VecDeque<(Time, Result<u64, Time>)>,
+    /// When messages are answered, with their ids.
+    answers: VecDeque<(Time, u64)>,
+    /// When heartbeats are, with the times of their sending.
+    heartbeats: VecDeque<(Time, Time)>,
+    /// Round trips are longer or shorter by so many percent at most.
+    jitter: u64,
 }
 
 /// What a route is used for: so many messages of so many bytes each time, a number of microseconds apart. Heartbeats
@@ -150,36 +153,60 @@ struct Traffic {
 impl Route {
     fn new() -> Route {
         let in_flight = InFlight::new(Duration::from_millis(200));
-        Route { in_flight, now: Time::ZERO, last: 0, free: Time::ZERO, answers: VecDeque::new() }
+        Route {
+            in_flight,
+            now: Time::ZERO,
+            last: 0,
+            free: Time::ZERO,
+            answers: VecDeque::new(),
+            heartbeats: VecDeque::new(),
+            jitter: 0,
+        }
+    }
+
+    /// A round trip that takes so many microseconds on average.
+    fn round_trip(&self, mean: u64) -> Duration {
+        // The same for no two in a row.
+        let percent =
+            100 - self.jitter + (self.last + self.heartbeats.len() as u64) * 7 % (2 * self.jitter + 1);
+        Duration::from_micros(mean * percent / 100)
     }
 
     /// A message leaves behind those before it; its answer comes after a round trip in microseconds, and no earlier
     /// than that to the one before.
-    fn send(&mut self, bytes: usize, link: (Rate, u64), answer: Result<u64, Time>) {
+    fn send(&mut self, bytes: usize, link: (Rate, u64)) {
+        self.last += 1;
+        self.in_flight.on_sent(self.last, bytes, self.now);
         self.free = self.free.max(self.now) + link.0.transmission(bytes);
-        let arrives = self.free + Duration::from_micros(link.1);
+        let arrives = self.free + self.round_trip(link.1);
         let arrives = self.answers.back().map_or(arrives, |(before, _)| arrives.max(*before));
-        self.answers.push_back((arrives, answer));
+        self.answers.push_back((arrives, self.last));
+    }
+
+    /// A heartbeat passes them, but for a frame that is leaving.
+    fn beat(&mut self, link: (Rate, u64)) {
+        self.in_flight.on_heartbeat(self.now);
+        let frame = link.0.transmission(FRAME).as_nanos();
+        let rest = self.free.since(self.now).as_nanos() % frame;
+        let arrives = self.now + Duration::from_nanos(rest as u64) + self.round_trip(link.1);
+        self.heartbeats.push_back((arrives, self.now));
     }
 
     /// For so many milliseconds.
     fn run(&mut self, millis: u64, traffic: Traffic, link: (Rate, u64)) {
         for micros in (0..millis * 1000).step_by(100) {
-            while let Some((at, answer)) = self.answers.pop_front_if(|(at, _)| *at <= self.now) {
-                match answer {
-                    Ok(id) => self.in_flight.on_answer(id..=id, at),
-                    Err(sent) => self.in_flight.on_heartbeat_answer(sent, at),
-                }
+            while let Some((at, id)) = self.answers.pop_front_if(|(at, _)| *at <= self.now) {
+                self.in_flight.on_answer(id..=id, at);
+            }
+            while let Some((at, sent)) = self.heartbeats.pop_front_if(|(at, _)| *at <= self.now) {
+                self.in_flight.on_heartbeat_answer(sent, at);
             }
             let messages = if micros.is_multiple_of(traffic.gap) { traffic.burst } else { 0 };
             for _ in 0..messages {
-                self.last += 1;
-                self.in_flight.on_sent(self.last, traffic.bytes, self.now);
-                self.send(traffic.bytes, link, Ok(self.last));
+                self.send(traffic.bytes, link);
             }
             if traffic.heartbeats && micros.is_multiple_of(97_300) {
-                self.in_flight.on_heartbeat(self.now);
-                self.send(0, link, Err(self.now));
+                self.beat(link);
             }
             self.now += Duration::from_micros(100);
         }
@@ -218,6 +245,19 @@ fn steady_traffic_shows_the_delay_and_the_rate_of_a_link() {
         let of = format!("{burst} times {bytes} B every {gap} µs");
         assert_near(delay, round_trip.into(), &of);
         assert_near(measured, rate.into(), &of);
+    }
+}
+
+/// The shortest round trip is no measure of when a message has left.
+#[test]
+fn round_trips_that_vary_do_not_hide_the_rate() {
+    for (burst, bytes, gap) in [(15, 21_334, 2800), (8, 64_000, 4500)] {
+        let mut route = Route { jitter: 10, ..Route::new() };
+        route.run(3000, Traffic { burst, bytes, gap, heartbeats: true }, (Rate::mbit(1000), 4000));
+        let (delay, measured) = route.model();
+        let of = format!("{burst} times {bytes} B every {gap} µs");
+        assert_near(delay, 4000, &of);
+        assert_near(measured, 1000, &of);
     }
 }
 

@@ -97,7 +97,7 @@ pub(super) struct EmulatedLink {
     /// What has left, in order of the times at which it arrives.
     left: VecDeque<(Time, Parcel)>,
     /// Bytes that wait, of each class.
-    bytes: [usize; 2],
+    bytes: [usize; 3],
 }
 
 /// A frame on its way. Those of a message arrive one by one: a long one that came all at once, when it has left whole,
@@ -121,7 +121,8 @@ impl EmulatedLink {
         let delay = random.between(link.delay, link.delay + link.jitter);
         self.bytes[message.class() as usize] += message.bytes();
         for frame in message.frames(from, to) {
-            self.line.push(frame.class(), now, frame.bytes(), Parcel { frame, delay });
+            let kind = (frame.class(), frame.ends());
+            self.line.push_frame(kind, now, frame.bytes(), Parcel { frame, delay });
         }
     }
 
@@ -155,7 +156,7 @@ impl EmulatedLink {
 
     /// Whether nothing is under way.
     pub(super) fn is_empty(&self) -> bool {
-        self.bytes == [0; 2]
+        self.bytes == [0; 3]
     }
 
     /// Bytes of a class that are under way.

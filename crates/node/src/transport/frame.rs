@@ -8,9 +8,9 @@
 //! over the flags and that. The ends come last, in the last frame of a message only, so that one message to several
 //! processes is encoded and summed once.
 //!
-//! The flags say of which class the message is, whether the frame continues one, and whether more follows. The frames
-//! of a message come in order, and those of another of its class come before or after all of them; those of the other
-//! class may come between them. So a reader keeps at most one unfinished message of each class ([`Reader`]).
+//! The flags say whether the message is urgent ([`Class`]), whether the frame continues one, and whether more follows.
+//! The frames of a message come in order, and those of another that is as urgent come before or after all of them; of
+//! others they may come between them. So a reader keeps at most two unfinished messages ([`Reader`]).
 //!
 //! A frame with the flag of an echo is a message of its own ([`Echo`]), which no process gets: the links measure
 //! round trips by it.
@@ -33,8 +33,8 @@ use super::queue::{Output, SendQueue};
 const HEADER: usize = 9;
 /// `from` and `to`.
 const ENDS: usize = 18;
-/// Flag of what may wait for what is urgent.
-const BULK: u8 = 1;
+/// Flag of what may wait for what is urgent: writes and bulk.
+const WAITS: u8 = 1;
 /// Flag of a frame that is not a message's first.
 const CONTINUES: u8 = 2;
 /// Flag of a frame that is not a message's last.
@@ -85,10 +85,10 @@ pub enum FrameError {
         /// The checksum in the frame's head.
         expected: u32,
     },
-    /// It is out of place: no message of its class has begun.
+    /// It is out of place: none that is as urgent has begun.
     #[error("a frame continues a message, and none of its class is unfinished")]
     Continues,
-    /// It is out of place: the message of its class before it has not ended.
+    /// It is out of place: the one before it that is as urgent has not ended.
     #[error("a frame begins a message while another of its class is unfinished")]
     Begins,
     /// The whole is longer than a message may be.
@@ -136,7 +136,7 @@ impl Reader {
                 self.echoes.push(echo.map_err(|_| FrameError::Echo)?);
                 continue;
             }
-            let unfinished = &mut self.unfinished[usize::from(flags & BULK)];
+            let unfinished = &mut self.unfinished[usize::from(flags & WAITS)];
             let continues = flags & CONTINUES != 0;
             if unfinished.is_some() != continues {
                 return Err(if continues { FrameError::Continues } else { FrameError::Begins });
@@ -193,7 +193,7 @@ fn take_frame(input: &mut BytesMut, limit: usize) -> Result<Option<(u8, Bytes)>,
         return Err(FrameError::Short { length, least: ENDS });
     }
     let Some(&flags) = input.get(HEADER - 1) else { return Ok(None) };
-    if flags & !(BULK | CONTINUES | MORE) != 0 && flags != ECHO {
+    if flags & !(WAITS | CONTINUES | MORE) != 0 && flags != ECHO {
         return Err(FrameError::Flags(flags));
     }
     if flags & MORE != 0 && length < FRAME {
@@ -276,7 +276,7 @@ impl Encoded {
     /// Around the encoding of a message.
     pub fn new(message: Payload, class: Class) -> Encoded {
         let length = message.len();
-        let flags = if class == Class::Bulk { BULK } else { 0 };
+        let flags = if class == Class::Urgent { 0 } else { WAITS };
         if length <= FRAME {
             return Encoded { class, length, full: Vec::new(), last: Piece::summed(flags, message) };
         }
@@ -303,7 +303,7 @@ impl Encoded {
         Encoded { class, length, full: Vec::new(), last: Piece::summed(ECHO, bytes.into()) }
     }
 
-    /// Whether it may wait for what is urgent.
+    /// What it waits for.
     pub fn class(&self) -> Class {
         self.class
     }
@@ -325,7 +325,7 @@ impl Encoded {
                 self.full.iter().for_each(|piece| piece.queue(None, output.urgent()));
                 self.last.queue(Some(&ends_of(from, to)), output.urgent());
             }
-            Class::Bulk => self.clone().frames(from, to).for_each(|frame| output.push(frame)),
+            Class::Write | Class::Bulk => self.clone().frames(from, to).for_each(|frame| output.push(frame)),
         }
     }
 
@@ -349,6 +349,11 @@ pub(super) struct EncodedFrame {
 impl EncodedFrame {
     pub(super) fn class(&self) -> Class {
         self.class
+    }
+
+    /// Whether a message ends with it.
+    pub(super) fn ends(&self) -> bool {
+        self.ends.is_some()
     }
 
     /// Bytes on the connection.

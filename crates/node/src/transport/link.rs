@@ -254,9 +254,9 @@ impl Link {
         }
     }
 
-    /// Bytes of both classes that wait.
+    /// Bytes of all classes that wait.
     pub(super) fn total(&self) -> usize {
-        self.waiting(Class::Urgent) + self.waiting(Class::Bulk)
+        [Class::Urgent, Class::Write, Class::Bulk].into_iter().map(|class| self.waiting(class)).sum()
     }
 
     /// When something is due if nothing happens.

@@ -1,9 +1,9 @@
 //! Bytes on their way to one socket: small pieces are gathered, large ones keep their own buffer, and as much as
 //! the socket takes leaves in one vectored write.
 //!
-//! What is urgent goes first, and bulk a frame at a time when nothing urgent is left to be written ([`Output`]). The
-//! socket takes only little that it cannot send yet (`socket::tune`), so that urgent frames do not wait in the kernel
-//! behind bulk either.
+//! What is urgent goes first, and writes and bulk a frame at a time when nothing urgent is left to be written
+//! ([`Output`]). The socket takes only little that it cannot send yet (`socket::tune`), so that urgent frames do not
+//! wait in the kernel behind others either.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Write};
@@ -18,16 +18,28 @@ const SPLICE: usize = 4096;
 /// Pieces per system call.
 const SLICES: usize = 64;
 
-/// Bytes of one turn of the loop, from which on no more bulk is begun: other sockets wait meanwhile.
-const BULK_PER_TURN: usize = 256 << 10;
+/// Bytes of one turn of the loop, from which on nothing is begun that is not urgent: other sockets wait meanwhile.
+const BYTES_PER_TURN: usize = 256 << 10;
+/// Writes are gathered up to so many bytes, before the last frame: what is urgent then waits for these.
+const GATHERED: usize = 16 << 10;
 
 /// Frames that wait to be written to one socket.
 #[derive(Debug, Default)]
 pub struct Output {
-    /// Those whose turn it is, in order: all urgent ones, and one of bulk at most, which may be written in part.
+    /// Those whose turn it is, in order: all urgent ones, and a few others, of which the last may be written in part.
     next: SendQueue,
-    bulk: VecDeque<EncodedFrame>,
-    bulk_bytes: usize,
+    writes: Waiting,
+    bulk: Waiting,
+    /// The class, not urgent, of a message of which some frames were in turn and others follow: a reader keeps one
+    /// unfinished message that is not urgent.
+    begun: Option<Class>,
+}
+
+/// Frames of a class.
+#[derive(Debug, Default)]
+struct Waiting {
+    frames: VecDeque<EncodedFrame>,
+    bytes: usize,
 }
 
 impl Output {
@@ -35,13 +47,14 @@ impl Output {
     pub fn len(&self, class: Class) -> usize {
         match class {
             Class::Urgent => self.next.len(),
-            Class::Bulk => self.bulk_bytes,
+            Class::Write => self.writes.bytes,
+            Class::Bulk => self.bulk.bytes,
         }
     }
 
-    /// Bytes of both classes that wait.
+    /// Bytes of all classes that wait.
     pub fn total(&self) -> usize {
-        self.next.len() + self.bulk_bytes
+        self.next.len() + self.writes.bytes + self.bulk.bytes
     }
 
     /// Whether nothing waits.
@@ -56,12 +69,31 @@ impl Output {
 
     /// Appends a frame.
     pub(super) fn push(&mut self, frame: EncodedFrame) {
-        match frame.class() {
-            Class::Urgent => frame.queue(&mut self.next),
-            Class::Bulk => {
-                self.bulk_bytes += frame.bytes();
-                self.bulk.push_back(frame);
+        let waiting = match frame.class() {
+            Class::Urgent => return frame.queue(&mut self.next),
+            Class::Write => &mut self.writes,
+            Class::Bulk => &mut self.bulk,
+        };
+        waiting.bytes += frame.bytes();
+        waiting.frames.push_back(frame);
+    }
+
+    /// It is the turn of writes, of so many bytes before the last, or else of a frame of bulk.
+    fn begin(&mut self) {
+        while self.next.len() < GATHERED {
+            let class = match self.begun {
+                Some(class) => class,
+                None if !self.writes.frames.is_empty() => Class::Write,
+                None => Class::Bulk,
+            };
+            if class == Class::Bulk && !self.next.is_empty() {
+                return;
             }
+            let waiting = if class == Class::Write { &mut self.writes } else { &mut self.bulk };
+            let Some(frame) = waiting.frames.pop_front() else { return };
+            waiting.bytes -= frame.bytes();
+            self.begun = (!frame.ends()).then_some(class);
+            frame.queue(&mut self.next);
         }
     }
 
@@ -70,17 +102,16 @@ impl Output {
     pub fn write_to(&mut self, socket: &mut impl Write) -> io::Result<(Wrote, usize)> {
         let mut total = 0;
         loop {
+            if total < BYTES_PER_TURN {
+                self.begin();
+            }
             let (wrote, bytes) = self.next.write_to(socket)?;
             total += bytes;
-            if wrote == Wrote::Some || self.bulk.is_empty() {
+            if wrote == Wrote::Some || self.is_empty() {
                 return Ok((wrote, total));
             }
-            if total >= BULK_PER_TURN {
+            if total >= BYTES_PER_TURN {
                 return Ok((Wrote::Enough, total));
-            }
-            if let Some(frame) = self.bulk.pop_front() {
-                self.bulk_bytes -= frame.bytes();
-                frame.queue(&mut self.next);
             }
         }
     }
@@ -177,6 +208,7 @@ impl SendQueue {
 #[cfg(test)]
 mod tests {
     use quorate_core::NodeId;
+    use quorate_core::link::FRAME;
 
     use super::super::frame::Encoded;
     use super::*;
@@ -251,11 +283,38 @@ mod tests {
         while output.write_to(&mut socket).unwrap().0 != Wrote::All {}
         let order: Vec<_> = socket.got.chunks(3000).map(|frame| (frame[9], frame[2981])).collect();
         assert_eq!(order, [(9, 9), (1, 1), (8, 8), (2, 2), (3, 3)]);
-        for _ in 0..=BULK_PER_TURN / 3000 + 1 {
+        for _ in 0..=BYTES_PER_TURN / 3000 + 1 {
             push(&mut output, Class::Bulk, 1);
         }
         assert_eq!(output.write_to(&mut Vec::new()).unwrap().0, Wrote::Enough);
         assert_eq!(output.write_to(&mut Vec::new()).unwrap().0, Wrote::All);
+    }
+
+    #[test]
+    fn writes_go_behind_what_is_urgent_and_before_bulk_that_has_not_begun() {
+        let mut output = Output::default();
+        let node = |id| NodeId::new(id).unwrap().into();
+        let push = |output: &mut Output, class, byte: u8, length| {
+            Encoded::new(Bytes::from(vec![byte; length]).into(), class).queue(node(1), node(2), output);
+        };
+        // Two frames, of which one begins; and one behind it.
+        push(&mut output, Class::Bulk, 1, FRAME + 1);
+        push(&mut output, Class::Bulk, 2, 1);
+        output.begin();
+        assert_eq!(output.begun, Some(Class::Bulk));
+        (3..=4).for_each(|byte| push(&mut output, Class::Write, byte, 10));
+        push(&mut output, Class::Urgent, 5, 10);
+        let mut socket = Vec::new();
+        while output.write_to(&mut socket).unwrap().0 != Wrote::All {}
+        let mut frames: &[u8] = &socket;
+        let mut order = Vec::new();
+        while !frames.is_empty() {
+            let length = u32::from_le_bytes(frames[..4].try_into().unwrap()) as usize;
+            order.push(frames[9]);
+            frames = &frames[9 + length..];
+        }
+        assert_eq!(order, [1, 5, 1, 3, 4, 2]);
+        assert_eq!((output.begun, output.total()), (None, 0));
     }
 
     #[test]

@@ -265,6 +265,7 @@ impl quorate_core::Message for Message {
         match self {
             Message::Client(message) => message.class(),
             Message::Catchup(message) => message.class(),
+            Message::Update { .. } => Class::Write,
             _ => Class::Urgent,
         }
     }

@@ -164,6 +164,7 @@ impl quorate_core::Message for Message {
         match self {
             Message::Client(message) => message.class(),
             Message::Learner(message) => message.class(),
+            Message::PreAccept { .. } | Message::Accept { .. } | Message::Commit { .. } => Class::Write,
             _ => Class::Urgent,
         }
     }

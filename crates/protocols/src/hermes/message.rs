@@ -4,7 +4,7 @@ use quorate_blocks::ballot::Ballot;
 use quorate_blocks::leases::lease;
 use quorate_blocks::walls::ClockRequest;
 use quorate_blocks::{clients, embed_clients, embed_epochs, epochs};
-use quorate_core::{Arrival, Class, NodeSet, Release, Time, Wall, mutation, wire_enum, wire_struct};
+use quorate_core::{Arrival, Class, NodeSet, Release, Time, Wall, wire_enum, wire_struct};
 use quorate_store::Key;
 
 use super::Timer;
@@ -150,9 +150,6 @@ wire_struct!(Ack { key, at, waits });
 /// Versions stay below this in any group that there will ever be; who adds to one does not overflow.
 const VERSIONS: u64 = 1 << 44;
 
-/// With so many bytes of versions, a message lets heartbeats pass: many of them would make a member look dead.
-const LONG: usize = 4 << 10;
-
 impl Message {
     /// The ballot of the epoch in which it is said, of those that count in that epoch only.
     pub(super) fn epoch(&self) -> Option<Ballot> {
@@ -228,12 +225,10 @@ impl quorate_core::Message for Message {
     }
 
     fn class(&self) -> Class {
-        let long_from = if mutation::active("hermes/versions-before-heartbeats") { usize::MAX } else { LONG };
-        let long = |versions: &[Version]| versions.iter().map(Version::bytes).sum::<usize>() > long_from;
         match self {
             Message::Client(message) => message.class(),
             Message::Page { .. } => Class::Bulk,
-            Message::Inv { versions, .. } if long(versions) => Class::Bulk,
+            Message::Inv { .. } => Class::Write,
             _ => Class::Urgent,
         }
     }

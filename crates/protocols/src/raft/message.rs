@@ -338,6 +338,7 @@ impl quorate_core::Message for Message {
         match self {
             Message::Client(message) => message.class(),
             Message::Catchup(message) => message.class(),
+            Message::Append { .. } => Class::Write,
             Message::Shards { .. } => Class::Bulk,
             _ => Class::Urgent,
         }

@@ -276,6 +276,7 @@ impl quorate_core::Message for Message {
         match self {
             Message::Client(message) => message.class(),
             Message::Catchup(message) => message.class(),
+            Message::Diff { .. } | Message::Propose { .. } => Class::Write,
             _ => Class::Urgent,
         }
     }

@@ -139,12 +139,14 @@ fn what_is_on_its_way_over_slow_links_is_not_sent_again() {
     assert!(copies > 1.5, "hermes: {copies}");
 }
 
-/// A member looks dead whose heartbeats wait for all that it writes.
+/// A leader looks dead whose heartbeats wait for all that it writes.
 #[test]
-fn what_is_large_leaves_before_heartbeats() {
-    let epochs =
-        mutation::with("hermes/versions-before-heartbeats", || slow_members::epochs_of_much_data("hermes"));
-    assert!(epochs > 0);
+fn heartbeats_that_wait_for_writes() {
+    for protocol in ["multipaxos", "bodega"] {
+        let elections =
+            mutation::with("link/writes-are-urgent", || slow_members::elections_over_thin_links(protocol));
+        assert!(elections > 0, "{protocol}");
+    }
 }
 
 macro_rules! caught {

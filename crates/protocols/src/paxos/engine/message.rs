@@ -227,6 +227,7 @@ impl<M: quorate_core::Message, C: BallotConfig> quorate_core::Message for Messag
             Message::Catchup(message) => message.class(),
             Message::Gossip(message) => message.class(),
             Message::Own(message) => message.class(),
+            Message::Accept { .. } => Class::Write,
             _ => Class::Urgent,
         }
     }
