@@ -109,7 +109,7 @@ struct Line {
 impl Pace {
     fn on_response(&mut self, sample: Sample) {
         let (now, start) = (sample.at, sample.at.saturating_sub(WINDOW));
-        // What was measured of messages stays until some are measured again, or silence would make every link look fast.
+        // What was measured of messages stays until some are measured again, or silence would make a link look fast.
         self.samples.retain(|old| old.at >= start || (!old.is_heartbeat && sample.is_heartbeat));
         let alike = |old: &Sample| old.size() == sample.size();
         if self.samples.iter().filter(|old| alike(old)).count() >= SAMPLES_PER_SIZE
