@@ -8,12 +8,13 @@
 //! messages of one size leave the few of no size in the window.
 //!
 //! [`InFlight`] is the account of what one peer was sent and has not answered. Links deliver in order, so a message
-//! waits for what is to leave before it: the size of a sample is these bytes and its own. What is answered no later
-//! than an empty message would be has left before; it is under way, and not waited for. Where traffic is steady, bytes
-//! under way hardly vary, and would give the model no slope. An empty message takes d, which is near the shortest
-//! response time of late ([`RECENT`]), and longer where round trips vary; much more than that would count what waits as
-//! empty, and raise d further. Heartbeats are urgent and pass what was to leave before them, but for a frame that is
-//! leaving, of which half is left on average: they are samples of half a frame, or of half of what was to leave.
+//! waits for what is to leave before it: the size of a sample is these bytes and its own. What is answered within a
+//! round-trip time of a message's sending had left before it; it is under way, and not waited for. Where traffic is
+//! steady, bytes under way hardly vary, and would give the model no slope. The round-trip time is d, but at most an
+//! eighth above the shortest response time of late ([`RECENT`]): on an overloaded link a higher d would count messages
+//! that waited as empty ones, and so grow further. For heartbeats it is the shortest response time. They are urgent and
+//! pass what was to leave before them, but for a frame that is leaving, of which half is left on average: they are
+//! samples of half a frame, or of half of what was to leave if that is less.
 //!
 //! A message is late when twice the expected time of all bytes under way is over, at least `floor` after it was sent.
 //! Until a size has been seen, a slow link is assumed ([`ASSUMED`]): a needless copy of a large message makes a slow
@@ -151,7 +152,7 @@ impl Pace {
     }
 
     /// How long an empty message takes: by the line, if it has a slope; an eighth more than the shortest time at most.
-    fn empty(&self) -> Duration {
+    fn round_trip_time(&self) -> Duration {
         let delay =
             self.model.map(|model| model.line).filter(|line| line.per_mib > 0).map_or(0, |line| line.delay);
         Duration::from_nanos(delay).clamp(self.least(), self.least() * 9 / 8)
@@ -276,10 +277,10 @@ impl Sending {
         self.bytes.1 - self.settled
     }
 
-    /// The peer has answered up to this id, and so many bytes are settled. What is answered no later than an empty
-    /// message would be had left before.
-    fn on_answered(&mut self, answered: u64, settled: u64, empty: Duration, now: Time) {
-        if now.since(self.at) <= empty {
+    /// The peer has answered up to this id, and so many bytes are settled. What is answered within a round-trip time
+    /// had left before.
+    fn on_answered(&mut self, answered: u64, settled: u64, round_trip_time: Duration, now: Time) {
+        if now.since(self.at) <= round_trip_time {
             let before = if answered >= self.previous { self.bytes.0 } else { settled };
             self.left = self.left.max(before.min(self.bytes.0));
         }
@@ -367,7 +368,7 @@ impl InFlight {
         Sending { at, previous, bytes: (before, self.sent), settled, left: settled }
     }
 
-    /// A message without bytes of its own is sent, while all this is under way. One at a time is measured.
+    /// A message without bytes of its own is sent, and passes what is under way. One at a time is measured.
     pub fn on_heartbeat(&mut self, now: Time) {
         if self.heartbeat.is_none_or(|last| now.since(last.at) >= WINDOW) {
             self.heartbeat = Some(self.sending(now, self.last, self.sent));
@@ -377,9 +378,9 @@ impl InFlight {
     /// The one that was sent at this time is answered. So the model has small samples where everything else is large.
     pub fn on_heartbeat_answer(&mut self, sent: Time, now: Time) {
         if let Some(sending) = self.heartbeat.take_if(|sending| sending.at == sent) {
-            let half = sending.sample(now).bytes.min(FRAME as u64) / 2;
-            let sample = Sample::new(now, now.since(sent), half, half);
-            self.pace.on_response(Sample { is_heartbeat: true, ..sample });
+            let sample = sending.sample(now);
+            let half = sample.bytes.min(FRAME as u64) / 2;
+            self.pace.on_response(Sample { bytes: half, under_way: half, is_heartbeat: true, ..sample });
         }
     }
 
@@ -397,12 +398,13 @@ impl InFlight {
             self.pace.on_response(sending.sample(now));
         }
         let (answered, settled) = (*ids.end(), self.settled);
-        let (least, empty) = (self.pace.least(), self.pace.empty());
-        let heartbeat = self.heartbeat.iter_mut().map(|sending| (sending, least));
-        let others = self.probes.iter_mut().map(|probe| (&mut probe.sending, empty));
-        others
-            .chain(heartbeat)
-            .for_each(|(sending, empty)| sending.on_answered(answered, settled, empty, now));
+        let (shortest, usual) = (self.pace.least(), self.pace.round_trip_time());
+        for probe in &mut self.probes {
+            probe.sending.on_answered(answered, settled, usual, now);
+        }
+        if let Some(heartbeat) = &mut self.heartbeat {
+            heartbeat.on_answered(answered, settled, shortest, now);
+        }
     }
 
     /// Whether this, sent at least `floor` ago and not answered, must be taken for lost: the bytes before it and its

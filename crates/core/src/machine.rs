@@ -22,8 +22,8 @@ pub enum Release {
     AfterSync,
 }
 
-/// What of a link's messages goes first. Those of a class go in the order in which they were sent; those of another may
-/// pass them.
+/// The priority of a message: what of a link's messages goes first. Those of a class go in the order in which they were
+/// sent; those of another may pass them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     /// Before all else: it is small, and others wait for it, or take its sender for dead without it.
