@@ -407,6 +407,11 @@ impl InFlight {
         }
     }
 
+    /// Whether so much is under way that it waits for itself.
+    pub fn is_large(&self) -> bool {
+        self.probes.iter().any(Probe::is_large)
+    }
+
     /// Whether this, sent at least `floor` ago and not answered, must be taken for lost: the bytes before it and its
     /// own have had the time that they need.
     pub fn is_late(&self, id: u64, now: Time) -> bool {

@@ -211,11 +211,13 @@ fn sizes(replies: impl Iterator<Item = usize>) -> (usize, usize) {
 }
 
 impl Message {
-    /// What it waits for. What proxies ask is in the order in which sessions number it, behind what was written before;
-    /// an answer is not, or a writer would wait for the writes of others once more. One with a reply that is longer
-    /// than a frame is bulk: the [`Intake`](super::intake::Intake) sends it alone.
+    /// What it waits for. What proxies ask is in the order in which sessions number it, behind what was written before,
+    /// unless it is only who leads: where links are full, a leader would seem to be dead. An answer is not, or a writer
+    /// would wait for the writes of others once more. One with a reply that is longer than a frame is bulk: the
+    /// [`Intake`](super::intake::Intake) sends it alone.
     pub fn class(&self) -> Class {
         let (longest, all) = match self {
+            Message::Ask(ask) if ask.is_probe() => return Class::Urgent,
             Message::Ask(_) => return Class::Write,
             Message::Answer { writes, reads, .. } => {
                 sizes(writes.iter().chain(reads).map(|(_, reply)| reply.len()))

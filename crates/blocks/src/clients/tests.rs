@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_core::{
-    Access, Context, Instant, Machine, Manage, Mark, NodeId, Outbox, Outcome, ProcessId, Proxy, ProxyId,
-    Random, Release, Request, RequestId, Saved, Time, Wall, Wire, wire_enum,
+    Access, Class, Context, Instant, Machine, Manage, Mark, NodeId, Outbox, Outcome, ProcessId, Proxy,
+    ProxyId, Random, Release, Request, RequestId, Saved, Time, Wall, Wire, wire_enum,
 };
 use quorate_store::{Command, CommandError, Condition, Expiry, Reply};
 
@@ -247,18 +247,24 @@ fn an_answer_that_was_lost_comes_again_without_its_slot_and_a_wrong_count_does_n
     assert_eq!(pair.marks(), "2→ 3→ 2@7 3@8");
 }
 
-/// Seed 8624 of the simulator, five nodes with Crossword: it was taken for one on its way, which takes long.
-#[test]
-fn a_large_write_that_was_dropped_by_who_did_not_lead_is_sent_again_when_that_leads() {
+/// A session is open, and its second write, of so many letters, has just left.
+fn with_a_write(letters: usize) -> (Pair, Ask) {
     let mut pair = Pair::new();
     pair.put(1, 1, 1);
     pair.exchange(9);
     pair.exchange(9);
     pair.marks();
-    pair.put(2, 1, 200_000);
+    pair.put(2, 1, letters);
     pair.step(|proxy, cx| proxy.on_batch_end(cx));
     let Say::Client(message) = pair.out.messages.pop().expect("the write").message;
     let Message::Ask(ask) = message else { panic!("{message:?} is no ask") };
+    (pair, ask)
+}
+
+/// Seed 8624 of the simulator, five nodes with Crossword: it was taken for one on its way, which takes long.
+#[test]
+fn a_large_write_that_was_dropped_by_who_did_not_lead_is_sent_again_when_that_leads() {
+    let (mut pair, ask) = with_a_write(200_000);
     let leader = |leader| Message::Leader { nonce: ask.nonce, leader };
     let me = NodeId::new(1);
     pair.answer(leader(me));
@@ -268,6 +274,14 @@ fn a_large_write_that_was_dropped_by_who_did_not_lead_is_sent_again_when_that_le
     pair.answer(leader(me));
     pair.step(|proxy, cx| proxy.on_batch_end(cx));
     assert_eq!(pair.marks(), "2→", "it was dropped");
+}
+
+/// Where links are full, a leader would seem to be dead.
+#[test]
+fn the_question_who_leads_passes_what_is_written() {
+    let (_, ask) = with_a_write(1);
+    assert_eq!(Message::Ask(ask.clone()).class(), Class::Write);
+    assert_eq!(Message::Ask(Ask { writes: Vec::new(), ..ask }).class(), Class::Urgent);
 }
 
 /// Seed 3059 of the simulator, Raft: with one entry in a slot and slow links, the log held nothing but repetitions.

@@ -11,7 +11,7 @@ impl<M: Embeds> SessionClient<M> {
         self.heard = now;
         self.searching = false;
         self.patience = self.config.patience;
-        match self.asked == Some(target) && !self.in_flight.is_late(self.low, now) {
+        match self.asked == Some(target) && !self.is_late(now) {
             // What it was sent is still on its way.
             true => self.unsent = true,
             false => self.unsend(),

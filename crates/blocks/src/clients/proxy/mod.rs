@@ -10,20 +10,21 @@
 //! | `leader.rs` | how the leader is found |
 //! | `numbering.rs` | in which order writes get their numbers; large ones in parts |
 //! | `sending.rs` | what is sent, and sent again |
+//! | `repeating.rs` | what is not answered for long |
 //! | `majority.rs` | reads that are asked of a majority first |
 //! | `window.rs` | what is under way, by number |
 
 mod leader;
 mod majority;
 mod numbering;
+mod repeating;
 mod sending;
 mod window;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
-use leader::next_after;
 use majority::Majority;
 use quorate_core::{
     Access, Context, Count, Failure, Machine, Mark, Never, NodeId, NodeSet, Outcome, ProcessId, Proxy,
@@ -309,66 +310,9 @@ impl<M: Embeds> SessionClient<M> {
         }
     }
 
-    fn on_tick(&mut self, cx: &mut Context<'_, Self>) {
-        let now = cx.now();
-        self.tick = None;
-        let late = self.calls.iter().filter(|(_, call)| call.deadline <= now);
-        for (_, id) in late.map(|(id, call)| (call.request, id)).collect::<BTreeSet<_>>() {
-            self.give_up(id, cx);
-        }
-        if let Some(unhold) = self.config.unhold {
-            let late = |read: &ReadCall| read.held && read.sent.is_some_and(|sent| now.since(sent) >= unhold);
-            let before = self.again.len();
-            self.again.extend(self.reads.iter().filter(|(_, read)| late(read)).map(|(id, _)| id));
-            self.unheld.add(self.again.len() - before);
-            self.unsent |= !self.again.is_empty();
-        }
-        self.repeat_queries(cx);
-        if self.searching {
-            self.redirects = 0;
-            self.probe(next_after(self.candidates(), self.target), cx);
-        } else if self.oldest_sent(|_| true).is_some_and(|oldest| now.since(oldest) >= self.patience) {
-            self.redirects = 0;
-            let since = self.oldest_sent(|read| !read.held).map(|asked| asked.max(self.heard));
-            if since.is_some_and(|since| now.since(since) >= self.config.patience) {
-                self.searching = true;
-                // Where all serve, one that is slow may be as good as any other: it is asked again first.
-                let next = next_after(self.candidates(), self.target);
-                self.probe(if self.config.home { self.target } else { next }, cx);
-            } else if self.in_flight.is_late(self.low, now) {
-                // The target lives: what is missing was lost, or waits long. Repeat, ever more patiently.
-                self.patience = (self.patience * 2).min(MAX_PATIENCE);
-                self.unsend();
-            }
-        }
-        if let Some(home) = self.away() {
-            let ask = self.ask(false);
-            cx.send(home, M::from(Message::Ask(ask)));
-        }
-        self.pump(cx);
-        if self.calls.is_empty() && self.writes.is_empty() {
-            self.searching = false;
-            return;
-        }
-        let holds = self.reads.iter().any(|(_, read)| read.held);
-        let pace = if self.searching { self.config.patience / 4 } else { self.patience };
-        let pace = self.config.unhold.filter(|_| holds).map_or(pace, |unhold| unhold.min(pace));
-        let deadline = self.calls.iter().map(|(_, call)| call.deadline).min();
-        let due = deadline.into_iter().chain(self.majority.due()).fold(now + pace, Time::min);
-        self.wake_by(due, cx);
-    }
-
     /// The replica that it should ask and does not.
     fn away(&self) -> Option<NodeId> {
         self.near.filter(|near| self.config.home && *near != self.target)
-    }
-
-    /// When the oldest of what is under way was last sent, of reads those that count.
-    fn oldest_sent(&self, counts: impl Fn(&ReadCall) -> bool) -> Option<Time> {
-        let write = self.writes.iter().find(|write| !write.answered).and_then(|write| write.sent);
-        let reads = self.reads.iter().filter(|(_, read)| counts(read));
-        let read = reads.filter_map(|(_, read)| read.sent).min();
-        [write, read, self.opening].into_iter().flatten().min()
     }
 }
 
