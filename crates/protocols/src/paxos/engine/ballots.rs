@@ -1,11 +1,13 @@
 //! How a ballot comes to be promised: polls, candidates, phase 1.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::quorum::{Tally, Verdict};
 use quorate_blocks::walls::Own;
-use quorate_core::{Context, Fact, NodeId, NodeSet, Wall, mutation};
+use quorate_core::link::FRAME;
+use quorate_core::{Context, Fact, NodeId, NodeSet, Time, Wall, mutation};
 
 use super::message::BallotConfig;
 use super::policy::Policy;
@@ -15,6 +17,36 @@ use crate::paxos::engine::slots::{Preparation, Reply, Votes};
 
 /// What a vote takes in a message beside its value, about.
 const VOTE_BYTES: usize = 32;
+
+/// An answer to `Prepare` that is longer than a frame, or has several parts, is not repeated before this is over, each
+/// time twice as long.
+const TELLING: Duration = RETRANSMIT.saturating_mul(2);
+/// The longest wait before it is.
+const MAX_TELLING: Duration = Duration::from_secs(3);
+
+/// How far this replica has told its votes to the owner of the ballot that it has promised: where links are thin, that
+/// takes longer than the owner waits before it asks again, and copies would keep the rest from coming.
+#[derive(Debug)]
+pub struct Told {
+    /// The last question that shows how much has arrived.
+    from: u64,
+    /// Votes for slots below have been sent.
+    next: u64,
+    /// When it was asked so, or has sent them again.
+    since: Time,
+    /// How long it waits from then on before it sends them again.
+    patience: Duration,
+}
+
+impl Told {
+    /// The owner asks for votes from this slot on: whether they may still be on their way.
+    fn on_question(&mut self, from: u64, now: Time) -> bool {
+        if from > self.from {
+            (self.from, self.since, self.patience) = (from, now, TELLING);
+        }
+        from < self.next && now.since(self.since) < self.patience && !mutation::active("paxos/tell-again")
+    }
+}
 
 /// A poll under way.
 #[derive(Debug)]
@@ -67,6 +99,7 @@ impl<P: Policy> Replica<P> {
             return;
         }
         self.forget_votes();
+        self.told = None;
         self.leases.note_beliefs_ended(&mut self.reads_until, cx);
         self.promised = self.wanted;
         let announced = self.announced.take().filter(|(of, _)| *of == self.promised);
@@ -253,22 +286,41 @@ impl<P: Policy> Replica<P> {
         }
     }
 
-    /// Everything that a later ballot must respect, from a slot on, or as much of it as may be in one message.
+    /// Everything that a later ballot must respect, from a slot on, or as much of it as may be told at once, in parts.
+    /// The owner asks for the rest when that has arrived.
     fn reply_to_prepare(&mut self, from: u64, cx: &mut Context<'_, Self>) {
+        let now = cx.now();
+        if self.told.as_mut().is_some_and(|told| told.on_question(from, now)) {
+            return;
+        }
         let candidate = self.promised.node().expect("a promised ballot has an owner");
-        let committed = self.log.complete();
-        let mut reply = Votes { from, committed, votes: Vec::new(), next: None };
-        let mut bytes = 0;
+        let (ballot, wall, committed) = (self.promised, cx.wall(), self.log.complete());
+        let send = |reply, cx: &mut Context<'_, Self>| {
+            cx.send(candidate, Message::PrepareReply { ballot, reply, wall });
+        };
+        let part = |from| Votes { from, committed, votes: Vec::new(), next: None };
+        let (mut reply, mut bytes, mut all) = (part(from), 0, 0);
         for (slot, vote) in self.log.votes(from.max(committed + 1)) {
-            bytes += vote.value.len() + VOTE_BYTES;
-            if bytes > self.config.prepare_bytes && !reply.votes.is_empty() {
+            let len = vote.value.len() + VOTE_BYTES;
+            let is_first = reply.votes.is_empty();
+            if all + len > self.config.prepare_bytes && !is_first {
                 reply.next = Some(slot);
                 break;
             }
+            if bytes + len > FRAME && !is_first {
+                reply.next = Some(slot);
+                send(std::mem::replace(&mut reply, part(slot)), cx);
+                bytes = 0;
+            }
+            (bytes, all) = (bytes + len, all + len);
             reply.votes.push((slot, vote.clone()));
         }
-        let (ballot, wall) = (self.promised, cx.wall());
-        cx.send(candidate, Message::PrepareReply { ballot, reply, wall });
+        let takes_long = all > FRAME || reply.from > from;
+        let patience = self.told.take().filter(|told| told.from == from).map(|told| told.patience * 2);
+        let patience = patience.unwrap_or(TELLING).min(MAX_TELLING);
+        let next = reply.next.unwrap_or(u64::MAX);
+        self.told = takes_long.then_some(Told { from, next, since: now, patience });
+        send(reply, cx);
     }
 
     pub(super) fn on_prepare_reply(

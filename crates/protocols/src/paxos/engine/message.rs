@@ -228,6 +228,8 @@ impl<M: quorate_core::Message, C: BallotConfig> quorate_core::Message for Messag
             Message::Gossip(message) => message.class(),
             Message::Own(message) => message.class(),
             Message::Accept { .. } => Class::Write,
+            // In order, as they are of use in order only.
+            Message::PrepareReply { reply, .. } if !reply.votes.is_empty() => Class::Write,
             _ => Class::Urgent,
         }
     }

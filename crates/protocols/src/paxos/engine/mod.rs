@@ -109,7 +109,7 @@ pub struct Config<C> {
     pub intake: IntakeConfig,
     /// Slots that may be proposed and not chosen.
     pub pipeline: usize,
-    /// Bytes of votes in one reply to `Prepare`, about; more if a single vote is larger.
+    /// Bytes of votes that are told upon one `Prepare`, about; more if a single vote is larger.
     pub prepare_bytes: usize,
     /// Bytes of executed values to keep for replicas that are a little behind.
     pub retain: usize,
@@ -138,7 +138,7 @@ impl<C> Config<C> {
                 "prepare.bytes",
                 "4MiB",
                 1..=16 << 20,
-                "Bytes of votes in one reply to `Prepare`; an acceptor with more replies in parts",
+                "Bytes of votes that an acceptor tells at once, in messages of a frame; it is asked for the rest",
             )? as usize,
             retain: settings::retain(settings)?,
             announce: settings.duration(

@@ -21,7 +21,7 @@ use quorate_core::{
     Time, Wakeup, Wall, mutation,
 };
 
-use super::ballots::Polling;
+use super::ballots::{Polling, Told};
 use super::gossip::Gossip;
 use super::lacking::Lacking;
 use super::leading::Leading;
@@ -53,8 +53,7 @@ pub enum Timer {
     Own,
 }
 
-/// A member of the group. State by Lamport's roles: acceptor (`promised`, votes in `log`), learner (decisions in
-/// `log`, `state`), proposer (`role`).
+/// A member, by Lamport's roles: acceptor (`promised`, votes in `log`), learner (`log`, `state`), proposer (`role`).
 #[derive(Debug)]
 pub struct Replica<P: Policy> {
     pub(super) config: Config<P::Config>,
@@ -75,6 +74,8 @@ pub struct Replica<P: Policy> {
     pub(super) safety_threshold: u64,
     /// The owner of `wanted` waits for a reply to its `Prepare`, with votes from this slot on.
     pub(super) prepare_from: Option<u64>,
+    /// What the owner of `promised` was told of votes, if that takes long.
+    pub(super) told: Option<Told>,
     pub(super) log: SlotLog,
     /// Of what is voted for or proposed, and not executed.
     pub(super) times: Times,
@@ -192,6 +193,7 @@ impl<P: Policy> Machine for Replica<P> {
             announced: None,
             safety_threshold: log.last(),
             prepare_from: None,
+            told: None,
             configuration: (0, Configuration::default()),
             state,
             role: Role::Follower,
