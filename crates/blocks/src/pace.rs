@@ -412,6 +412,13 @@ impl InFlight {
         self.probes.iter().any(Probe::is_large)
     }
 
+    /// Bytes that were sent, and neither answered nor late.
+    pub fn under_way(&self, now: Time) -> usize {
+        let late = self.probes.iter().filter(|probe| probe.due <= now).map(|probe| probe.sending.bytes.1);
+        let settled = late.chain([self.settled]).max().unwrap_or(0);
+        usize::try_from(self.sent - settled).unwrap_or(usize::MAX)
+    }
+
     /// Whether this, sent at least `floor` ago and not answered, must be taken for lost: the bytes before it and its
     /// own have had the time that they need.
     pub fn is_late(&self, id: u64, now: Time) -> bool {

@@ -189,7 +189,10 @@ impl<P: Policy> Replica<P> {
         let Role::Leader(leading) = &mut self.role else { unreachable!("only a leader proposes") };
         leading.proposals.propose(slot, (value.clone(), spread), required, cx.now());
         cx.mark(Mark::Proposed { slot });
-        self.send_accept(self.configuration.1.all(), slot, (value, spread), cx);
+        let (all, now) = (self.configuration.1.all(), cx.now());
+        let far_behind = |node: &NodeId| leading.peers.get(node).is_some_and(|peer| peer.is_far_behind(now));
+        let to = all.iter().filter(|node| !far_behind(node)).collect();
+        self.send_accept(to, slot, (value, spread), cx);
     }
 
     /// Sends a value, or to each voter its shards.
@@ -528,6 +531,16 @@ impl<P: Policy> Replica<P> {
         if !matches!(self.role, Role::Follower | Role::Polling(_)) {
             cx.set_timer(Timer::Retransmit, RETRANSMIT.max(Duration::from_millis(1)));
         }
+    }
+}
+
+impl Peer {
+    /// Whether more is under way to it than to anybody whose vote counts for what is not chosen: others have gone on
+    /// without it, and its link is full. It asks for what it has not been sent when it hears that it is chosen.
+    fn is_far_behind(&self, now: Time) -> bool {
+        let product = self.in_flight.pace().bandwidth_delay_product().unwrap_or(0);
+        let most = product.max(PIPELINE_BYTES).saturating_mul(2);
+        self.in_flight.under_way(now) > most && !mutation::active("paxos/send-to-those-far-behind")
     }
 }
 
