@@ -10,15 +10,16 @@
 //! only.
 
 use quorate_blocks::prefix_log::RETRANSMIT;
-use quorate_core::{Context, Fact, NodeId, Time};
+use quorate_core::{Context, Fact, NodeId, Time, mutation};
 use quorate_store::Key;
 
 use super::Message;
 use super::keys::Version;
 use super::replica::Replica;
 
-/// A source that does not answer so often is replaced by another.
-const TRIES: u32 = 8;
+/// A source that does not answer so often is replaced by another. Each time it is waited for twice as long: where links
+/// are full, copies of a page would keep all others from coming.
+const TRIES: u32 = 4;
 
 /// What a shadow is waiting for.
 #[derive(Debug)]
@@ -31,8 +32,8 @@ pub struct Transfer {
 }
 
 impl Replica {
-    /// Begins to ask, if it must and somebody is there who can be asked.
-    pub(super) fn begin_transfer(&mut self, cx: &mut Context<'_, Self>) {
+    /// Begins to ask for what follows a key, if it must and somebody is there who can be asked.
+    pub(super) fn begin_transfer(&mut self, after: Option<Key>, cx: &mut Context<'_, Self>) {
         if self.is_whole || !self.is_live() {
             return;
         }
@@ -46,7 +47,7 @@ impl Replica {
         if sources.is_empty() && !gathers {
             return;
         }
-        self.transfer = Some(Transfer { sources, after: None, asked: cx.now(), tries: 0 });
+        self.transfer = Some(Transfer { sources, after, asked: cx.now(), tries: 0 });
         self.fetch(cx);
     }
 
@@ -60,15 +61,20 @@ impl Replica {
 
     /// Messages may be lost, and sources.
     pub(super) fn repeat_fetch(&mut self, cx: &mut Context<'_, Self>) {
-        let Some(transfer) = &mut self.transfer else { return self.begin_transfer(cx) };
-        if cx.now().since(transfer.asked) < RETRANSMIT {
+        let Some(transfer) = &mut self.transfer else { return self.begin_transfer(None, cx) };
+        let is_impatient = mutation::active("hermes/impatient-shadow");
+        let doublings = if is_impatient { 0 } else { transfer.tries };
+        if cx.now().since(transfer.asked) < RETRANSMIT * (1 << doublings) {
             return;
         }
         transfer.tries += 1;
-        match transfer.tries > TRIES && !self.whole.is_empty() {
-            true => self.begin_transfer(cx),
-            false => self.fetch(cx),
+        if transfer.tries <= TRIES || self.whole.is_empty() {
+            transfer.tries = transfer.tries.min(TRIES);
+            return self.fetch(cx);
         }
+        // Another has what follows just as well.
+        let after = transfer.after.clone().filter(|_| !is_impatient);
+        self.begin_transfer(after, cx);
     }
 
     pub(super) fn on_fetch(&self, from: NodeId, after: Option<Key>, cx: &mut Context<'_, Self>) {
