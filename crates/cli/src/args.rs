@@ -546,6 +546,10 @@ pub struct Simulated {
     /// Clients beside them that do nothing but read, and hardly pause [default: none]
     #[arg(long)]
     pub readers: Option<usize>,
+    /// Clients beside them that do nothing but write, as many bytes as --values says at most, and hardly pause
+    /// [default: none]
+    #[arg(long)]
+    pub writers: Option<usize>,
     /// The most bytes of the strings that clients write, such as 1MiB; most are far shorter [default: a few bytes]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub values: Option<usize>,

@@ -41,6 +41,7 @@ fn options(protocol: &dyn AnyProtocol, args: Simulated, runs: u64) -> Result<Opt
         runs,
         clients: args.clients.unwrap_or(default.clients),
         readers: args.readers.unwrap_or(default.readers),
+        writers: args.writers.unwrap_or(default.writers),
         values: args.values.unwrap_or(default.values),
         duration: args.duration.unwrap_or(default.duration),
         until: args.until,
@@ -79,14 +80,15 @@ fn explore(args: Sim) -> Result<(), Failure> {
         || run.clients.is_some()
         || run.until.is_some()
         || run.readers.is_some()
+        || run.writers.is_some()
         || run.values.is_some()
         || run.groups.groups.is_some()
         || run.groups.group_keys.is_some()
         || run.diskless
     {
         return Err(Failure::wrong(
-            "an exploration has no sites, proxies, clients, readers, values, groups or duration, and its nodes have \
-             disks: see its bounds",
+            "an exploration has no sites, proxies, clients, readers, writers, values, groups or duration, and its \
+             nodes have disks: see its bounds",
         ));
     }
     let bounds = Bounds {

@@ -10,7 +10,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use quorate_check::{MILLISECOND, Nanos, SECOND};
-use quorate_core::{Capabilities, Diskless, Random};
+use quorate_core::{Capabilities, Diskless, Random, Rate};
 
 use crate::network::Noise;
 
@@ -111,6 +111,9 @@ kinds! {
     /// Nodes that keep their data in memory alone stop however many are without memory. Whoever has lost the data says
     /// so and serves nobody, or serves what it has from others. Only on demand.
     LostMemories = "lost-memories",
+    /// All links have a rate of 10 to 100 Mbit/s for good, which clients that write values fill (`--writers`). Only on
+    /// demand, and without `bandwidth` unless that is named too: what it holds back would fill them for long after it.
+    ThinLinks = "thin-links",
 }
 
 impl Kind {
@@ -140,6 +143,7 @@ impl Kind {
                 | Kind::FollowerCrashes
                 | Kind::LostLinks
                 | Kind::LostMemories
+                | Kind::ThinLinks
         )
     }
 }
@@ -431,6 +435,8 @@ pub struct Plan {
     pub widening: Option<Widening>,
     /// Who loses the links to each other.
     pub lost_links: Option<LostLinks>,
+    /// The rate of each link, from the start to the end of the run.
+    pub rate: Option<Rate>,
 }
 
 /// What faults can fault.
@@ -458,6 +464,7 @@ impl Plan {
             impairments: Vec::new(),
             widening: None,
             lost_links: None,
+            rate: None,
         };
         for &kind in Kind::ALL {
             let mut random = root.fork();
@@ -465,7 +472,8 @@ impl Plan {
             let drawn = random.chance(0.45);
             let on = match faults {
                 Faults::Swarm { with, without } => {
-                    with.contains(kind) || (drawn && !kind.on_demand() && !without.contains(kind))
+                    let fits = kind != Kind::Bandwidth || !with.contains(Kind::ThinLinks);
+                    with.contains(kind) || (drawn && fits && !kind.on_demand() && !without.contains(kind))
                 }
                 Faults::Only(kinds) => kinds.contains(kind),
             };
@@ -492,6 +500,7 @@ impl Plan {
             | Kind::WallJumps
             | Kind::ClocksBeyondBound
             | Kind::LostMemories => {}
+            Kind::ThinLinks => self.rate = Some(Rate::mbit(*draw.random.pick(&[10, 14, 20, 30, 100]))),
             Kind::WideClocks => {
                 let back = draw.random.range(0..3 * SECOND).min(draw.end);
                 self.widening = Some(Widening { at: draw.end - back, seed: draw.random.u64() });
@@ -681,6 +690,7 @@ impl Draw {
             | Kind::FollowerCrashes
             | Kind::LostLinks
             | Kind::LostMemories
+            | Kind::ThinLinks
             | Kind::ClocksBeyondBound => unreachable!("{} strikes at no instant", kind.name()),
         }
     }

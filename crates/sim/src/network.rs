@@ -1,7 +1,8 @@
 //! The links between hosts: when a message arrives, how often, and whether at all.
 //!
 //! A link delivers urgent messages and writes in order unless reordering is on, and so it does bulk ([`Class`]): the
-//! others pass it, and do not wait for its bytes. A partition loses what is sent, or holds it back until the partition
+//! others pass it, and do not wait for its bytes. Where it has a rate for good, urgent messages pass writes, too. A
+//! partition loses what is sent, or holds it back until the partition
 //! ends, as a connection that retransmits does. Time and chance only; the messages stay outside.
 
 use quorate_check::{MILLISECOND, Nanos, SECOND};
@@ -96,8 +97,8 @@ struct Link {
     holds: bool,
     /// Nothing passes any more, whatever else is over.
     lost: bool,
-    /// What is urgent or a write, which do not pass each other here, and bulk.
-    lanes: [Lane; 2],
+    /// Of each class, the urgent first.
+    lanes: [Lane; 3],
 }
 
 /// The messages of a class on a link.
@@ -205,8 +206,14 @@ impl Network {
         if link.lost {
             return [None, None];
         }
-        let urgent_free_at = link.lanes[0].free_at;
-        let lane = &mut link.lanes[usize::from(class == Class::Bulk)];
+        let lane = match class {
+            Class::Urgent => 0,
+            // In order with what is urgent, where there is no telling when it leaves.
+            Class::Write => usize::from(link.rate.is_some()),
+            Class::Bulk => 2,
+        };
+        let free_at = link.lanes[..=lane].iter().map(|lane| lane.free_at).max().unwrap_or(0);
+        let lane = &mut link.lanes[lane];
         if noise.loss > 0.0 && random.chance(noise.loss) {
             counts.add(Kind::Loss);
             return [None, None];
@@ -229,7 +236,6 @@ impl Network {
             *sent = left;
             // The link may begin as soon as the interface does.
             let limited = if is_limited { bytes as u64 * SECOND / link.bandwidth } else { 0 };
-            let free_at = lane.free_at.max(urgent_free_at);
             start = (start.max(begins).max(free_at) + takes(link.rate).max(limited)).max(left);
             lane.free_at = start;
             if start - now > 10 * SECOND {

@@ -30,6 +30,9 @@ pub struct Options {
     pub clients: usize,
     /// Clients beside them that do nothing but read, and hardly pause; up to 1000.
     pub readers: usize,
+    /// Clients beside them that do nothing but write strings of up to [`values`](Self::values) bytes, and hardly pause;
+    /// up to 1000.
+    pub writers: usize,
     /// The most bytes of the strings that they write, which mostly have few; 0: all are short.
     pub values: usize,
     /// How long the fault phase is, in virtual time.
@@ -56,6 +59,7 @@ impl Default for Options {
             runs: 1000,
             clients: 10,
             readers: 0,
+            writers: 0,
             values: 0,
             duration: Duration::from_secs(8),
             until: None,
@@ -93,6 +97,9 @@ pub enum OptionsError {
     /// More readers than can be simulated.
     #[error("{0} readers: choose 0 to 1000")]
     Readers(usize),
+    /// More writers than can be simulated.
+    #[error("{0} writers: choose 0 to 1000")]
+    Writers(usize),
     /// Data in memory alone, of a protocol that relies on what it has written.
     #[error(
         "{0} keeps its data on disks: --diskless is for protocols that run with --durability none, such as hermes"
@@ -126,6 +133,9 @@ impl Options {
         }
         if self.readers > 1000 {
             return Err(OptionsError::Readers(self.readers));
+        }
+        if self.writers > 1000 {
+            return Err(OptionsError::Writers(self.writers));
         }
         if self.values > MAX_VALUES {
             return Err(OptionsError::Values(self.values));
@@ -167,6 +177,7 @@ impl Options {
         flag(self.faults != default.faults, "faults", self.faults.to_string());
         flag(self.clients != default.clients, "clients", self.clients.to_string());
         flag(self.readers != default.readers, "readers", self.readers.to_string());
+        flag(self.writers != default.writers, "writers", self.writers.to_string());
         flag(self.values != default.values, "values", self.values.to_string());
         flag(self.duration != default.duration, "duration", milliseconds(self.duration));
         if let Some(until) = self.until {

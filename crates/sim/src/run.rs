@@ -217,8 +217,8 @@ fn configure(
     let first = timeouts.map_or(Reach::SHORTEST, Timeouts::least);
     // What is drawn counts as stated, which wins over distances.
     let grows = timeouts == Some(Timeouts::Auto) || options.faults.named().contains(Kind::LongerTimeouts);
-    let follows = grows || first > Reach::SHORTEST;
-    let quick = (if far || follows { 0.0 } else { 0.5 }, QUICK);
+    let is_thin = options.faults.named().contains(Kind::ThinLinks);
+    let quick = (if far || is_thin || grows || first > Reach::SHORTEST { 0.0 } else { 0.5 }, QUICK);
     for (chance, corner) in CORNERS.iter().chain([&quick, &PARTS]) {
         if !random.chance(*chance) {
             continue;
@@ -337,6 +337,10 @@ fn build(
             network.rate(host, link, topology.interface(site(host)));
         }
     }
+    if let Some(rate) = plan.rate {
+        (0..hosts).for_each(|host| network.rate(host, |_| Some(rate), None));
+        counts.add(Kind::ThinLinks);
+    }
     let sync = Latency::LogNormal { median: *knobs.pick(&[50_000, 500_000, 5_000_000]) };
     let speed = Speed { write: Latency::LogNormal { median: 20_000 }, sync, bandwidth: None };
     let mut widening = widening(&plan, options.nodes);
@@ -389,7 +393,7 @@ fn build(
         consistency,
         order: WriteOrder::default(),
         work: Workload::new(
-            (options.clients, options.readers),
+            (options.clients, options.readers, options.writers),
             hosts.len(),
             duration,
             (options.values, can.multi_key),

@@ -19,6 +19,11 @@ impl Sizes {
         Sizes { most, random }
     }
 
+    /// The longest.
+    pub fn most(&self) -> usize {
+        self.most
+    }
+
     /// Makes a string longer, perhaps; its first bytes stay, so that it remains one of its kind.
     fn stretch(&mut self, value: &mut Bytes) {
         let Sizes { most, random } = self;

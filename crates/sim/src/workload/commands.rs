@@ -118,6 +118,13 @@ pub(super) fn get(random: &mut Random) -> Command {
     Command::Get { key: text(random.pick::<&str>(&[&STRINGS[..], &COUNTERS].concat())) }
 }
 
+/// A write of a key that one client alone writes, of so many bytes.
+pub(super) fn own_put(client: usize, unique: u64, len: usize) -> Command {
+    let mut value = format!("v{unique}").into_bytes();
+    value.resize(len.max(value.len()), b'.');
+    put(format!("o{client}").into(), value.into(), Condition::Always, false)
+}
+
 /// What a read may miss, if it may.
 pub(super) fn bound(random: &mut Random) -> Option<Staleness> {
     match random.range(0..4) {

@@ -5,8 +5,9 @@
 //! versions); these are keys of their own, because versions make a history harder to check.
 //!
 //! Some clients only read. Whoever has asked a leader that was cut off to write waits for it; a reader goes on, and
-//! would see what is stale. Strings may be large (`sizes.rs`). A run may have *restless* readers, too, which hardly
-//! pause: the proxies of their hosts hear from a replica all the time.
+//! would see what is stale. Strings may be large (`sizes.rs`). A run may have *restless* clients, too, which hardly
+//! pause: readers, so that the proxies of their hosts hear from a replica all the time, and writers, each of a key of
+//! its own, so that links may be full all the time.
 //!
 //! A write whose outcome is unknown stays open for ever, and to decide a history takes time that doubles with each
 //! of them. So after a few the clients move on to fresh keys, a new *era*; what they left is still read now and
@@ -25,7 +26,7 @@ use quorate_store::{Command, Reply};
 use crate::eras::in_era;
 use crate::sizes::Sizes;
 
-use commands::{Several, bound, draw, every_key, get, keys, transaction};
+use commands::{Several, bound, draw, every_key, get, keys, own_put, transaction};
 
 /// Operations that each client must complete after everything has healed.
 const QUOTA: u32 = 3;
@@ -33,10 +34,11 @@ const QUOTA: u32 = 3;
 /// Writes of unknown outcome after which clients move on to fresh keys.
 const ERA_UNKNOWNS: u32 = 6;
 
-/// Streams of those who read every key in the end, and of restless readers, are from these on.
+/// Streams of those who read every key in the end, of restless readers, and of restless writers, are from these on.
 const READER_STREAMS: u64 = 1 << 32;
 const RESTLESS_STREAMS: u64 = 1 << 33;
-/// The longest time between an answer and the next question of a restless reader.
+const WRITER_STREAMS: u64 = 1 << 34;
+/// The longest time between an answer and the next question of a restless client.
 const RESTLESS_PAUSE: Nanos = 20 * MILLISECOND;
 
 /// What a client does next.
@@ -82,14 +84,21 @@ pub(crate) struct Lane {
     watched: Option<(Bytes, Option<u64>)>,
     /// The share of reads in what it asks.
     reads: f64,
-    /// It reads until all others have done their share, and hardly pauses.
-    restless: bool,
+    /// It asks until all others have done their share, and hardly pauses.
+    restless: Option<Restless>,
     random: Random,
     done_since_heal: u32,
     /// Of which host, in which group, its writes have found how many sessions ended since all faults were over.
     ended_since_heal: BTreeMap<(usize, GroupId), u32>,
     /// The last reads of all: these keys and no others.
     script: Option<Vec<Command>>,
+}
+
+/// What a client does that hardly pauses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Restless {
+    Reads,
+    Writes,
 }
 
 /// All clients of a run, and what they saw.
@@ -123,7 +132,7 @@ impl Lane {
             open_write: None,
             watched: None,
             reads: 1.0,
-            restless: false,
+            restless: None,
             random: Random::new(host as u64),
             done_since_heal: 0,
             ended_since_heal: BTreeMap::new(),
@@ -135,7 +144,7 @@ impl Lane {
     fn is_done(&self) -> bool {
         let share = match &self.script {
             Some(script) => script.is_empty(),
-            None => self.restless || self.done_since_heal >= QUOTA,
+            None => self.restless.is_some() || self.done_since_heal >= QUOTA,
         };
         share && self.pending.is_none()
     }
@@ -143,11 +152,11 @@ impl Lane {
 
 impl Workload {
     /// `clients` clients over `hosts` hosts; together they ask about `operations` times in `duration`. And so many
-    /// restless readers.
+    /// restless readers and writers.
     ///
     /// `values`: the most bytes of a string; 0: all are short. `multi_key`: a command may be about several keys.
     pub fn new(
-        (clients, readers): (usize, usize),
+        (clients, readers, writers): (usize, usize, usize),
         hosts: usize,
         duration: Nanos,
         (values, multi_key): (usize, bool),
@@ -192,7 +201,12 @@ impl Workload {
         }
         lanes.extend((0..readers).map(|reader| {
             let random = restless.fork();
-            Lane { restless: true, random, ..Lane::new(reader % hosts, RESTLESS_STREAMS | reader as u64) }
+            let restless = Some(Restless::Reads);
+            Lane { restless, random, ..Lane::new(reader % hosts, RESTLESS_STREAMS | reader as u64) }
+        }));
+        lanes.extend((0..writers).map(|writer| {
+            let (restless, random) = (Some(Restless::Writes), restless.fork());
+            Lane { restless, random, ..Lane::new(writer % hosts, WRITER_STREAMS | writer as u64) }
         }));
         Workload {
             lanes,
@@ -227,7 +241,7 @@ impl Workload {
     pub fn pause(&mut self, lane: usize) -> Nanos {
         let think = if self.healed { self.think.min(50 * MILLISECOND) } else { self.think };
         let Lane { random, script, restless, .. } = &mut self.lanes[lane];
-        if *restless {
+        if restless.is_some() {
             return random.range(0..RESTLESS_PAUSE);
         }
         // Bursts and silences; whoever reads everything has much to do.
@@ -251,18 +265,14 @@ impl Workload {
 
     /// What a lane asks next, of what `fits` the groups; `None` when it has done its share.
     pub fn next(&mut self, lane: usize, fits: &dyn Fn(&Command) -> bool) -> Option<Ask> {
-        if self.lanes[lane].restless {
-            return self.next_restless_read(lane, fits);
+        match self.lanes[lane].restless {
+            Some(Restless::Reads) => return self.next_restless_read(lane, fits),
+            Some(Restless::Writes) => return self.next_restless_write(lane, fits),
+            None => {}
         }
-        let Workload { lanes, healed, unique, several, era, unknown, bounds, sizes, .. } = self;
+        self.count_unknown(lane);
+        let Workload { lanes, healed, unique, several, era, bounds, sizes, .. } = self;
         let lane = &mut lanes[lane];
-        if lane.open_write.take() == Some(*era) {
-            *unknown += 1;
-            // Once all faults are over, only a group that has lost a majority fails so often, and its run must end.
-            if *unknown >= ERA_UNKNOWNS && !*healed {
-                (*era, *unknown) = (*era + 1, 0);
-            }
-        }
         if let Some(script) = &mut lane.script {
             return script.pop().map(|command| Ask { command, within: None });
         }
@@ -297,9 +307,37 @@ impl Workload {
         Some(Ask { command, within })
     }
 
+    /// A lane's last write has not succeeded: after some of these, all move on to fresh keys.
+    fn count_unknown(&mut self, lane: usize) {
+        if self.lanes[lane].open_write.take() == Some(self.era) {
+            self.unknown += 1;
+            // Once all faults are over, only a group that has lost a majority fails so often, and its run must end.
+            if self.unknown >= ERA_UNKNOWNS && !self.healed {
+                (self.era, self.unknown) = (self.era + 1, 0);
+            }
+        }
+    }
+
+    /// Whether all who are not restless have done their share.
+    fn is_share_done(&self) -> bool {
+        self.healed && self.lanes.iter().filter(|lane| lane.restless.is_none()).all(Lane::is_done)
+    }
+
+    /// What a restless writer asks next: a string as long as may be, of a key that nobody else writes or reads.
+    fn next_restless_write(&mut self, lane: usize, fits: &dyn Fn(&Command) -> bool) -> Option<Ask> {
+        if self.is_share_done() {
+            return None;
+        }
+        self.unique += 1;
+        let len = self.sizes.as_ref().map_or(0, Sizes::most);
+        let random = &mut self.lanes[lane].random;
+        let command = own_put(lane, self.unique, random.range(len as u64 / 2..len as u64 + 1) as usize);
+        fits(&command).then_some(Ask { command, within: None })
+    }
+
     /// What a restless reader asks next.
     fn next_restless_read(&mut self, lane: usize, fits: &dyn Fn(&Command) -> bool) -> Option<Ask> {
-        if self.healed && self.lanes.iter().filter(|lane| !lane.restless).all(Lane::is_done) {
+        if self.is_share_done() {
             return None;
         }
         let random = &mut self.lanes[lane].random;
@@ -373,7 +411,7 @@ mod tests {
 
     #[test]
     fn whoever_has_seen_the_version_of_a_key_changes_it_only_if_it_is_the_same() {
-        let mut work = Workload::new((1, 0), 1, 1_000_000_000, (0, true), &mut Random::new(3));
+        let mut work = Workload::new((1, 0, 0), 1, 1_000_000_000, (0, true), &mut Random::new(3));
         (work.several, work.bounds) = (Several::Keys, None);
         let (mut compared, mut put) = (0, 0);
         for round in 1..4000 {
@@ -405,7 +443,7 @@ mod tests {
 
     #[test]
     fn where_a_command_is_about_one_key_every_command_is_and_keys_are_removed_nevertheless() {
-        let mut work = Workload::new((1, 0), 1, 1_000_000_000, (0, false), &mut Random::new(4));
+        let mut work = Workload::new((1, 0, 0), 1, 1_000_000_000, (0, false), &mut Random::new(4));
         let (mut seen, mut removed) = (BTreeSet::new(), 0);
         for _ in 0..4000 {
             let command = work.next(0, &|_| true).expect("it goes on for ever").command;

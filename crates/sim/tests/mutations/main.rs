@@ -149,6 +149,12 @@ fn heartbeats_that_wait_for_writes() {
     }
 }
 
+/// A group stands still where clients fill its links.
+fn assert_stands_still(protocol: &str, mutation: &str, nodes: usize, known: u64) {
+    let stops = |checker: &str| matches!(checker, "liveness" | "service");
+    search(protocol, mutation, thin_links::full_links(nodes), known, stops);
+}
+
 macro_rules! caught {
     ($protocol:literal, $($test:ident: $mutation:literal $(with $settings:expr)? $(, of $nodes:literal)?
         $(, under $faults:literal)? $(, at $seed:literal)?;)*) => {$(
@@ -193,5 +199,7 @@ mod rspaxos;
 mod slow_links;
 #[path = "../slow_members.rs"]
 mod slow_members;
+#[path = "../thin_links.rs"]
+mod thin_links;
 mod unreplicated;
 mod zab;

@@ -98,3 +98,8 @@ fn a_leader_that_waits_for_ever_for_whom_it_hands_over_to() {
     let stands_still = |text: &str| !text.contains("p3 #3 = Done");
     assert_goes_wrong("zab", "handover/wait-for-ever", text, stands_still);
 }
+
+#[test]
+fn reads_that_are_not_asked_again_while_writes_go_on() {
+    crate::assert_stands_still("zab", "proxy/reads-wait-for-writes", 5, 109);
+}
