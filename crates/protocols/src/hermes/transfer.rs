@@ -10,7 +10,7 @@
 //! only.
 
 use quorate_blocks::prefix_log::RETRANSMIT;
-use quorate_core::{Context, Fact, NodeId, Time, mutation};
+use quorate_core::{Context, Fact, NodeId, Time};
 use quorate_store::Key;
 
 use super::Message;
@@ -62,9 +62,7 @@ impl Replica {
     /// Messages may be lost, and sources.
     pub(super) fn repeat_fetch(&mut self, cx: &mut Context<'_, Self>) {
         let Some(transfer) = &mut self.transfer else { return self.begin_transfer(None, cx) };
-        let is_impatient = mutation::active("hermes/impatient-shadow");
-        let doublings = if is_impatient { 0 } else { transfer.tries };
-        if cx.now().since(transfer.asked) < RETRANSMIT * (1 << doublings) {
+        if cx.now().since(transfer.asked) < RETRANSMIT * (1 << transfer.tries) {
             return;
         }
         transfer.tries += 1;
@@ -73,7 +71,7 @@ impl Replica {
             return self.fetch(cx);
         }
         // Another has what follows just as well.
-        let after = transfer.after.clone().filter(|_| !is_impatient);
+        let after = transfer.after.clone();
         self.begin_transfer(after, cx);
     }
 

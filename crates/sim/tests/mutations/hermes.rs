@@ -174,8 +174,3 @@ fn an_epoch_that_begins_without_one_who_has_everything() {
     crate::assert_goes_wrong("hermes", "hermes/gather-from-anybody", text, is_stale);
     crate::assert_goes_wrong("hermes", "hermes/lost-in-silence", text, is_stale);
 }
-
-#[test]
-fn pages_that_are_asked_for_again_while_they_are_on_their_way() {
-    crate::assert_stands_still("hermes", "hermes/impatient-shadow", 5, 63);
-}
