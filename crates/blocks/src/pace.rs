@@ -407,7 +407,7 @@ impl InFlight {
         }
     }
 
-    /// Whether so much is under way that it waits for itself.
+    /// Whether the model says of some message under way when its answer is late: there is much of it.
     pub fn is_large(&self) -> bool {
         self.probes.iter().any(Probe::is_large)
     }

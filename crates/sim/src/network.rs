@@ -2,8 +2,8 @@
 //!
 //! A link delivers urgent messages and writes in order unless reordering is on, and so it does bulk ([`Class`]): the
 //! others pass it, and do not wait for its bytes. Where it has a rate for good, urgent messages pass writes, too. A
-//! partition loses what is sent, or holds it back until the partition
-//! ends, as a connection that retransmits does. Time and chance only; the messages stay outside.
+//! partition loses what is sent, or holds it back until the partition ends, as a connection that retransmits does. Time
+//! and chance only; the messages stay outside.
 
 use quorate_check::{MILLISECOND, Nanos, SECOND};
 use quorate_core::{Class, Random, Rate};

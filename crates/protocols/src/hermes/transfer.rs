@@ -65,9 +65,8 @@ impl Replica {
         if cx.now().since(transfer.asked) < RETRANSMIT * (1 << transfer.tries) {
             return;
         }
-        transfer.tries += 1;
-        if transfer.tries <= TRIES || self.whole.is_empty() {
-            transfer.tries = transfer.tries.min(TRIES);
+        if transfer.tries < TRIES || self.whole.is_empty() {
+            transfer.tries = (transfer.tries + 1).min(TRIES);
             return self.fetch(cx);
         }
         // Another has what follows just as well.

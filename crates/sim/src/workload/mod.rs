@@ -270,9 +270,15 @@ impl Workload {
             Some(Restless::Writes) => return self.next_restless_write(lane, fits),
             None => {}
         }
-        self.count_unknown(lane);
-        let Workload { lanes, healed, unique, several, era, bounds, sizes, .. } = self;
+        let Workload { lanes, healed, unique, several, era, unknown, bounds, sizes, .. } = self;
         let lane = &mut lanes[lane];
+        if lane.open_write.take() == Some(*era) {
+            *unknown += 1;
+            // Once all faults are over, only a group that has lost a majority fails so often, and its run must end.
+            if *unknown >= ERA_UNKNOWNS && !*healed {
+                (*era, *unknown) = (*era + 1, 0);
+            }
+        }
         if let Some(script) = &mut lane.script {
             return script.pop().map(|command| Ask { command, within: None });
         }
@@ -305,17 +311,6 @@ impl Workload {
         };
         let within = bounds.as_mut().filter(|_| !writes).and_then(bound);
         Some(Ask { command, within })
-    }
-
-    /// A lane's last write has not succeeded: after some of these, all move on to fresh keys.
-    fn count_unknown(&mut self, lane: usize) {
-        if self.lanes[lane].open_write.take() == Some(self.era) {
-            self.unknown += 1;
-            // Once all faults are over, only a group that has lost a majority fails so often, and its run must end.
-            if self.unknown >= ERA_UNKNOWNS && !self.healed {
-                (self.era, self.unknown) = (self.era + 1, 0);
-            }
-        }
     }
 
     /// Whether all who are not restless have done their share.

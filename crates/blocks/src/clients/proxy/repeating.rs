@@ -63,25 +63,29 @@ impl<M: Embeds> SessionClient<M> {
 
     /// Whether what is under way must be taken for lost. What is small is sent again at once, which costs little.
     pub(super) fn is_late(&self, now: Time) -> bool {
-        let oldest = self.oldest_sent(|_| true);
-        let is_fresh = oldest.is_some_and(|sent| now.since(sent) < self.config.patience);
-        self.in_flight.is_late(self.low, now) && !(is_fresh && self.in_flight.is_large())
+        let is_recent = |sent| now.since(sent) < self.config.patience;
+        let is_on_its_way = || self.in_flight.is_large() && self.oldest_sent(|_| true).is_some_and(is_recent);
+        self.in_flight.is_late(self.low, now) && !is_on_its_way()
     }
 
     /// Whether a read waits for long, and what was written before it has been answered: it was lost, or is held by whom
     /// it was asked.
     fn are_reads_late(&self, now: Time) -> bool {
-        let write = self.writes.iter().find(|write| !write.answered).and_then(|write| write.sent);
+        let write = self.oldest_write();
         let oldest = self.reads.iter().filter_map(|(_, read)| read.sent).min();
         let is_late = |read: Time| now.since(read) >= self.patience && write.is_none_or(|write| write > read);
         oldest.is_some_and(is_late) && !mutation::active("proxy/reads-wait-for-writes")
     }
 
+    /// When the first write that is not answered was last sent.
+    fn oldest_write(&self) -> Option<Time> {
+        self.writes.iter().find(|write| !write.answered).and_then(|write| write.sent)
+    }
+
     /// When the oldest of what is under way was last sent, of reads those that count.
     fn oldest_sent(&self, counts: impl Fn(&ReadCall) -> bool) -> Option<Time> {
-        let write = self.writes.iter().find(|write| !write.answered).and_then(|write| write.sent);
         let reads = self.reads.iter().filter(|(_, read)| counts(read));
         let read = reads.filter_map(|(_, read)| read.sent).min();
-        [write, read, self.opening].into_iter().flatten().min()
+        [self.oldest_write(), read, self.opening].into_iter().flatten().min()
     }
 }

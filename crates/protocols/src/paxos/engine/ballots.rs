@@ -20,14 +20,14 @@ const VOTE_BYTES: usize = 32;
 
 /// An answer to `Prepare` that is longer than a frame, or has several parts, is not repeated before this is over, each
 /// time twice as long.
-const TELLING: Duration = RETRANSMIT.saturating_mul(2);
+const VOTES_RETRANSMIT: Duration = RETRANSMIT.saturating_mul(2);
 /// The longest wait before it is.
-const MAX_TELLING: Duration = Duration::from_secs(3);
+const MAX_VOTES_RETRANSMIT: Duration = Duration::from_secs(3);
 
 /// How far this replica has told its votes to the owner of the ballot that it has promised: where links are thin, that
 /// takes longer than the owner waits before it asks again, and copies would keep the rest from coming.
 #[derive(Debug)]
-pub struct Told {
+pub struct SentVotes {
     /// The last question that shows how much has arrived.
     from: u64,
     /// Votes for slots below have been sent.
@@ -38,11 +38,11 @@ pub struct Told {
     patience: Duration,
 }
 
-impl Told {
+impl SentVotes {
     /// The owner asks for votes from this slot on: whether they may still be on their way.
     fn on_question(&mut self, from: u64, now: Time) -> bool {
         if from > self.from {
-            (self.from, self.since, self.patience) = (from, now, TELLING);
+            (self.from, self.since, self.patience) = (from, now, VOTES_RETRANSMIT);
         }
         from < self.next && now.since(self.since) < self.patience && !mutation::active("paxos/tell-again")
     }
@@ -99,7 +99,7 @@ impl<P: Policy> Replica<P> {
             return;
         }
         self.forget_votes();
-        self.told = None;
+        self.sent_votes = None;
         self.leases.note_beliefs_ended(&mut self.reads_until, cx);
         self.promised = self.wanted;
         let announced = self.announced.take().filter(|(of, _)| *of == self.promised);
@@ -290,7 +290,7 @@ impl<P: Policy> Replica<P> {
     /// The owner asks for the rest when that has arrived.
     fn reply_to_prepare(&mut self, from: u64, cx: &mut Context<'_, Self>) {
         let now = cx.now();
-        if self.told.as_mut().is_some_and(|told| told.on_question(from, now)) {
+        if self.sent_votes.as_mut().is_some_and(|sent| sent.on_question(from, now)) {
             return;
         }
         let candidate = self.promised.node().expect("a promised ballot has an owner");
@@ -316,10 +316,10 @@ impl<P: Policy> Replica<P> {
             reply.votes.push((slot, vote.clone()));
         }
         let takes_long = all > FRAME || reply.from > from;
-        let patience = self.told.take().filter(|told| told.from == from).map(|told| told.patience * 2);
-        let patience = patience.unwrap_or(TELLING).min(MAX_TELLING);
+        let patience = self.sent_votes.take().filter(|sent| sent.from == from).map(|sent| sent.patience * 2);
+        let patience = patience.unwrap_or(VOTES_RETRANSMIT).min(MAX_VOTES_RETRANSMIT);
         let next = reply.next.unwrap_or(u64::MAX);
-        self.told = takes_long.then_some(Told { from, next, since: now, patience });
+        self.sent_votes = takes_long.then_some(SentVotes { from, next, since: now, patience });
         send(reply, cx);
     }
 

@@ -21,7 +21,7 @@ use quorate_core::{
     Time, Wakeup, Wall, mutation,
 };
 
-use super::ballots::{Polling, Told};
+use super::ballots::{Polling, SentVotes};
 use super::gossip::Gossip;
 use super::lacking::Lacking;
 use super::leading::Leading;
@@ -75,7 +75,7 @@ pub struct Replica<P: Policy> {
     /// The owner of `wanted` waits for a reply to its `Prepare`, with votes from this slot on.
     pub(super) prepare_from: Option<u64>,
     /// What the owner of `promised` was told of votes, if that takes long.
-    pub(super) told: Option<Told>,
+    pub(super) sent_votes: Option<SentVotes>,
     pub(super) log: SlotLog,
     /// Of what is voted for or proposed, and not executed.
     pub(super) times: Times,
@@ -193,7 +193,7 @@ impl<P: Policy> Machine for Replica<P> {
             announced: None,
             safety_threshold: log.last(),
             prepare_from: None,
-            told: None,
+            sent_votes: None,
             configuration: (0, Configuration::default()),
             state,
             role: Role::Follower,
