@@ -3,9 +3,9 @@
 //!
 //! Messages go over a link in frames of at most [`FRAME`] bytes, one after another at the link's rate, and all links of
 //! a process share its **interface**, which has a rate of its own: a frame takes as long as the slower of the two does.
-//! What is urgent goes before writes and bulk, which therefore keep it waiting for a frame at most; writes go before
-//! bulk that has not begun; within a class, messages go in their order. The interface serves its links in turn. A
-//! message that has left whole is under way for the delay.
+//! What is urgent goes before writes and bulk, which therefore keep it waiting for a frame at most; writes and bulk go
+//! in turn ([`Turns`]); within a class, messages go in their order. The interface serves its links in turn, and writes
+//! and bulk of different ones as a link does its own. A message that has left whole is under way for the delay.
 //!
 //! When a frame begins is decided when the link and the interface are free, so that a rate that changes is that of
 //! everything that waits.
@@ -94,14 +94,59 @@ impl Link {
     }
 }
 
+/// Whose turn it is on a link, of writes and of bulk.
+///
+/// A message that has begun goes on until it has left whole: a receiver puts two together at a time, one of them
+/// urgent. Then writes go first, but where bulk waits meanwhile, it has half of the link: there may be writes without
+/// an end, and a replica that is behind gets all that it lacks as bulk.
+#[derive(Debug, Default)]
+pub struct Turns {
+    /// The class of a message that has been sent in part.
+    begun: Option<Class>,
+    /// Bytes that bulk has had to wait for, less those of bulk that went instead.
+    waited: i64,
+}
+
+impl Turns {
+    /// The class of the message that has begun, of which the next frame is.
+    pub fn begun(&self) -> Option<Class> {
+        self.begun
+    }
+
+    /// Of which class the next message is, if it waits, and otherwise.
+    pub fn order(&self) -> [Class; 2] {
+        match self.waited >= FRAME as i64 && !mutation::active("link/bulk-waits-for-writes") {
+            true => [Class::Bulk, Class::Write],
+            false => [Class::Write, Class::Bulk],
+        }
+    }
+
+    /// A frame of a class has been sent, with which its message ends or not; and whether writes wait, and bulk.
+    pub fn sent(&mut self, (class, ends): (Class, bool), bytes: usize, [writes, bulk]: [bool; 2]) {
+        self.begun = (!ends).then_some(class);
+        let bytes = bytes as i64;
+        match class {
+            Class::Bulk if writes => self.waited -= bytes,
+            Class::Bulk => self.waited = 0,
+            _ if bulk => self.waited += bytes,
+            // What bulk had too much of is given back even where none waits.
+            _ => self.waited = (self.waited + bytes).min(0),
+        }
+    }
+
+    /// A frame has been sent, and whatever of another link waits may be next, of which nothing is known here.
+    fn sent_frame(&mut self, class: Class, bytes: usize) {
+        self.sent((class, true), bytes, [true; 2]);
+        self.waited = self.waited.clamp(-(FRAME as i64), FRAME as i64);
+    }
+}
+
 /// What waits to be sent over one link, in the order of each class.
 #[derive(Debug)]
 pub struct Line<T> {
     /// A queue for each class, the urgent one first.
     waiting: [VecDeque<Waiting<T>>; 3],
-    /// The class of a message that has been sent in part. Until it has left whole, nothing of the other but what is
-    /// urgent goes: a receiver puts two together at a time.
-    begun: Option<Class>,
+    turns: Turns,
     free_at: Time,
     /// When its interface served it last, in frames of all links.
     served: u64,
@@ -119,7 +164,7 @@ struct Waiting<T> {
 
 impl<T> Default for Line<T> {
     fn default() -> Self {
-        Line { waiting: Default::default(), begun: None, free_at: Time::ZERO, served: 0 }
+        Line { waiting: Default::default(), turns: Turns::default(), free_at: Time::ZERO, served: 0 }
     }
 }
 
@@ -148,9 +193,10 @@ impl<T> Line<T> {
             let first = self.waiting[class as usize].front()?;
             Some((free.max(first.ready), class))
         };
-        let rest = match self.begun {
+        let rest = match self.turns.begun() {
             Some(class) => begins(class),
-            None => [Class::Write, Class::Bulk].into_iter().filter_map(begins).min(),
+            // The first of those that are ready first.
+            None => self.turns.order().into_iter().filter_map(begins).min_by_key(|(at, _)| *at),
         };
         begins(Class::Urgent).into_iter().chain(rest).min()
     }
@@ -163,6 +209,7 @@ pub struct Interface {
     free_at: Time,
     /// Frames that were sent.
     served: u64,
+    turns: Turns,
 }
 
 impl Interface {
@@ -189,9 +236,10 @@ impl Interface {
 
     /// When the next frame of these links begins, and on which of them; none if nothing waits.
     pub fn next<'a, K, T: 'a>(&self, lines: impl Iterator<Item = (K, &'a Line<T>)>) -> Option<(Time, K)> {
+        let second = self.turns.order()[1];
         let next = lines.filter_map(|(key, line)| {
             let (at, class) = line.next(self)?;
-            Some(((at, class, line.served), key))
+            Some(((at, class != Class::Urgent, class == second, line.served), key))
         });
         next.min_by_key(|(order, _)| *order).map(|((at, ..), key)| (at, key))
     }
@@ -204,15 +252,20 @@ impl Interface {
         let first = waiting.front_mut()?;
         let bytes = first.bytes.min(FRAME);
         first.bytes -= bytes;
+        let (is_left, ends) = (first.bytes > 0, first.bytes == 0 && first.ends);
+        let message = waiting.pop_front_if(|_| !is_left).map(|first| first.message);
         if class != Class::Urgent {
-            line.begun = (first.bytes > 0 || !first.ends).then_some(class);
+            let waits =
+                |class: Class| line.waiting[class as usize].front().is_some_and(|first| first.ready <= at);
+            line.turns.sent((class, ends), bytes, [waits(Class::Write), waits(Class::Bulk)]);
+            self.turns.sent_frame(class, bytes);
         }
         self.free_at = at + transmission(self.rate, bytes);
         line.free_at = at + transmission(rate, bytes);
         self.served += 1;
         line.served = self.served;
         let left = line.free_at.max(self.free_at);
-        waiting.pop_front_if(|first| first.bytes == 0).map(|first| (left, first.message))
+        message.map(|message| (left, message))
     }
 }
 
@@ -312,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_go_before_bulk_that_has_not_begun() {
+    fn writes_and_bulk_that_wait_go_in_turn_and_messages_that_have_begun_first() {
         let rate = Some(Rate::mbit(8));
         let frame = Rate::mbit(8).transmission(FRAME);
         let (mut interface, mut lines) = (Interface::default(), [Line::default()]);
@@ -320,14 +373,25 @@ mod tests {
         lines[0].push(Class::Bulk, at(0), FRAME, 1);
         lines[0].push_frame((Class::Bulk, false), at(0), FRAME, 2);
         lines[0].push_frame((Class::Bulk, true), at(0), FRAME, 3);
-        lines[0].push(Class::Bulk, at(0), FRAME, 4);
+        (4..=6).for_each(|bulk| lines[0].push(Class::Bulk, at(0), FRAME, bulk));
         let second = Duration::from_millis(100);
-        lines[0].push(Class::Write, at(0) + second, FRAME, 5);
-        lines[0].push(Class::Urgent, at(0) + second, FRAME, 6);
-        // The second message has begun when the write is ready.
-        let order = [1, 2, 6, 3, 5, 4];
+        (7..=11).for_each(|write| lines[0].push(Class::Write, at(0) + second, FRAME, write));
+        lines[0].push(Class::Urgent, at(0) + second, FRAME, 12);
+        // The second message has begun when the writes are ready, and the rest of it is half of the link's next frames.
+        let order = [1, 2, 12, 3, 7, 8, 4, 9, 5, 10, 6, 11];
         let expected = order.iter().zip(1..).map(|(message, count)| (*message, at(0) + count * frame));
         assert_eq!(left(&mut interface, &mut lines, [rate], at(10_000)), expected.collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn half_of_a_link_is_for_bulk_however_long_its_messages_are() {
+        let (rate, frame) = (Some(Rate::mbit(8)), Rate::mbit(8).transmission(FRAME));
+        let (mut interface, mut lines) = (Interface::default(), [Line::default()]);
+        (0..100).for_each(|_| lines[0].push(Class::Write, at(0), FRAME, 1));
+        (0..10).for_each(|_| lines[0].push(Class::Bulk, at(0), 8 * FRAME, 8));
+        let left = left(&mut interface, &mut lines, [rate], at(0) + 99 * frame);
+        let frames = |kind| left.iter().filter(|(message, _)| *message == kind).count() * usize::from(kind);
+        assert_eq!((frames(1), frames(8)), (49, 48), "and three of a message that goes on");
     }
 
     #[test]
@@ -341,6 +405,18 @@ mod tests {
         // Bulk of one waits for what is urgent of the other.
         let expected = [(2, frames(4)), (1, frames(102)), (3, frames(103))];
         assert_eq!(left(&mut interface, &mut lines, [None, None], at(1_000_000)), expected);
+    }
+
+    #[test]
+    fn writes_of_a_link_and_bulk_of_another_go_in_turn() {
+        let (mut interface, mut lines) =
+            (Interface::new(Some(Rate::mbit(8))), [Line::default(), Line::default(), Line::default()]);
+        (1..=4).for_each(|bulk| lines[0].push(Class::Bulk, at(0), FRAME, bulk));
+        (5..=6).for_each(|write| lines[1].push(Class::Write, at(1), FRAME, write));
+        (7..=8).for_each(|write| lines[2].push(Class::Write, at(1), FRAME, write));
+        let left = left(&mut interface, &mut lines, [None; 3], at(1_000_000));
+        // Bulk has been sent when the writes come.
+        assert_eq!(left.iter().map(|(message, _)| *message).collect::<Vec<_>>(), [1, 5, 7, 2, 6, 3, 8, 4]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Bytes on their way to one socket: small pieces are gathered, large ones keep their own buffer, and as much as
 //! the socket takes leaves in one vectored write.
 //!
-//! What is urgent goes first, and writes and bulk a frame at a time when nothing urgent is left to be written
+//! What is urgent goes first, and writes and bulk, in turn, a frame at a time when nothing urgent is left to be written
 //! ([`Output`]). The socket takes only little that it cannot send yet (`socket::tune`), so that urgent frames do not
 //! wait in the kernel behind others either.
 
@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Write};
 
 use bytes::{Buf, Bytes, BytesMut};
-use quorate_core::Class;
+use quorate_core::{Class, Turns};
 
 use super::frame::EncodedFrame;
 
@@ -30,9 +30,7 @@ pub struct Output {
     next: SendQueue,
     writes: Waiting,
     bulk: Waiting,
-    /// The class, not urgent, of a message of which some frames were in turn and others follow: a reader keeps one
-    /// unfinished message that is not urgent.
-    begun: Option<Class>,
+    turns: Turns,
 }
 
 /// Frames of a class.
@@ -78,21 +76,26 @@ impl Output {
         waiting.frames.push_back(frame);
     }
 
-    /// It is the turn of writes, of so many bytes before the last, or else of a frame of bulk.
+    /// Takes what goes next behind what is urgent: writes, of so many bytes before the last, or a frame of bulk.
     fn begin(&mut self) {
         while self.next.len() < GATHERED {
-            let class = match self.begun {
-                Some(class) => class,
-                None if !self.writes.frames.is_empty() => Class::Write,
-                None => Class::Bulk,
+            let waits = |class: &Class| match class {
+                Class::Write => !self.writes.frames.is_empty(),
+                _ => !self.bulk.frames.is_empty(),
+            };
+            let Some(class) = self.turns.begun().or_else(|| self.turns.order().into_iter().find(waits))
+            else {
+                return;
             };
             if class == Class::Bulk && !self.next.is_empty() {
                 return;
             }
             let waiting = if class == Class::Write { &mut self.writes } else { &mut self.bulk };
             let Some(frame) = waiting.frames.pop_front() else { return };
-            waiting.bytes -= frame.bytes();
-            self.begun = (!frame.ends()).then_some(class);
+            let bytes = frame.bytes();
+            waiting.bytes -= bytes;
+            let others = [!self.writes.frames.is_empty(), !self.bulk.frames.is_empty()];
+            self.turns.sent((class, frame.ends()), bytes, others);
             frame.queue(&mut self.next);
         }
     }
@@ -291,19 +294,20 @@ mod tests {
     }
 
     #[test]
-    fn writes_go_behind_what_is_urgent_and_before_bulk_that_has_not_begun() {
+    fn writes_and_bulk_go_in_turn_behind_what_is_urgent_and_a_message_that_has_begun() {
         let mut output = Output::default();
         let node = |id| NodeId::new(id).unwrap().into();
         let push = |output: &mut Output, class, byte: u8, length| {
             Encoded::new(Bytes::from(vec![byte; length]).into(), class).queue(node(1), node(2), output);
         };
-        // Two frames, of which one begins; and one behind it.
+        // Two frames, of which one begins; and two messages behind it.
         push(&mut output, Class::Bulk, 1, FRAME + 1);
         push(&mut output, Class::Bulk, 2, 1);
+        push(&mut output, Class::Bulk, 3, 1);
         output.begin();
-        assert_eq!(output.begun, Some(Class::Bulk));
-        (3..=4).for_each(|byte| push(&mut output, Class::Write, byte, 10));
-        push(&mut output, Class::Urgent, 5, 10);
+        assert_eq!(output.turns.begun(), Some(Class::Bulk));
+        (4..=7).for_each(|byte| push(&mut output, Class::Write, byte, FRAME - 100));
+        push(&mut output, Class::Urgent, 8, 10);
         let mut socket = Vec::new();
         while output.write_to(&mut socket).unwrap().0 != Wrote::All {}
         let mut frames: &[u8] = &socket;
@@ -313,8 +317,9 @@ mod tests {
             order.push(frames[9]);
             frames = &frames[9 + length..];
         }
-        assert_eq!(order, [1, 5, 1, 3, 4, 2]);
-        assert_eq!((output.begun, output.total()), (None, 0));
+        // More than a frame of writes has gone before bulk where that waits.
+        assert_eq!(order, [1, 8, 1, 4, 5, 2, 3, 6, 7]);
+        assert_eq!((output.turns.begun(), output.total()), (None, 0));
     }
 
     #[test]
