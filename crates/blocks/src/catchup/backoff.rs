@@ -4,7 +4,8 @@
 //! is asked next. So the time between two questions to a peer that has not answered doubles, up to [`SLOWEST_RETRY`];
 //! and where answers took longer than that, the next question is not repeated before twice that time
 //! ([`MOST_PATIENT_RETRY`] at most). Answers name the question that they answer: how long nobody was there to answer
-//! says nothing about the link.
+//! says nothing about the link, and an answer to a repetition of what has been answered already is none to the question
+//! that is open. Were it taken for one, the next question would be asked twice, and so would all that come after it.
 
 use std::time::Duration;
 
@@ -47,8 +48,13 @@ impl Backoff {
         true
     }
 
-    /// The peer has answered a question of this time; a time before the open question may be another process's, by
-    /// another clock.
+    /// Whether there is an open question that an answer to one of this time does not answer. A time before it may be
+    /// another process's, by another clock.
+    pub(super) fn is_open_after(&self, asked: Time) -> bool {
+        self.open.is_some_and(|open| asked < open)
+    }
+
+    /// The peer has answered a question of this time, or of another clock.
     pub(super) fn on_answer(&mut self, asked: Time, now: Time) {
         if let Some(open) = self.open.take() {
             let asked =

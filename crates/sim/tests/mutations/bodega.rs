@@ -15,7 +15,8 @@ caught! { "bodega",
     // The commit rule, as a responder counts and as the leader does.
     reads_that_are_released_at_m_notes: "bodega/released-at-m-notes",
         under "slow-links,loss,roster-changes", at 3;
-    notes_that_are_counted_by_a_former_configuration: "bodega/notes-of-former-voters", of 5, under "all", at 1243;
+    notes_that_are_counted_by_a_former_configuration: "bodega/notes-of-former-voters", of 5,
+        under "member-changes,roster-changes,loss,slow-links,partitions", at 993;
     a_leader_that_answers_from_what_is_committed: "bodega/leader-answers-committed", at 139;
     coverage_of_one_key_of_a_batch: "bodega/one-key-of-a-batch", of 5,
         under "roster-changes,loss,slow-links,partitions", at 122;

@@ -1,0 +1,147 @@
+//! Whom a replica that is behind asks, and when.
+
+use super::*;
+
+fn node(id: u64) -> NodeId {
+    NodeId::new(id).unwrap()
+}
+
+fn at(millis: u64) -> Time {
+    Time::ZERO + Duration::from_millis(millis)
+}
+
+/// Whom a replica asks from `start` on, until `end`, as long as nobody answers; times in milliseconds.
+fn asked(catchup: &mut Catchup, sources: &[u64], (start, end): (u64, u64)) -> Vec<u64> {
+    let sources: Vec<_> = sources.iter().map(|id| node(*id)).collect();
+    let mut peers = Vec::new();
+    for now in (start..end).step_by(100) {
+        if let Some((peer, _)) = catchup.ask(&sources, 1, at(now))
+            && peers.last() != Some(&u64::from(peer.get()))
+        {
+            peers.push(peer.get().into());
+        }
+    }
+    peers
+}
+
+/// The first piece of a snapshot comes in, and answers a question of just now; times in milliseconds.
+fn piece(catchup: &mut Catchup, peer: u64, now: u64) -> Option<Message> {
+    answer(catchup, peer, now, now)
+}
+
+fn answer(catchup: &mut Catchup, peer: u64, asked: u64, now: u64) -> Option<Message> {
+    let mut next = None;
+    let head = Replicated::default().freeze().piece(&Bytes::new(), PIECE);
+    let image = ImageId { slot: 9, digest: 9 };
+    let cursor = Bytes::new();
+    let first = Piece { image, cursor, bytes: head.bytes, next: head.next, asked: at(asked) };
+    let done = catchup.on_piece(node(peer), first, 0, at(now), |message| next = Some(message));
+    assert!(done.is_none());
+    next
+}
+
+#[test]
+fn a_source_that_does_not_answer_is_replaced_and_asked_again_when_no_other_is_left() {
+    let mut catchup = Catchup::default();
+    assert_eq!(asked(&mut catchup, &[2, 3], (0, 1000)), [2], "it is waited for");
+    assert_eq!(asked(&mut catchup, &[2, 3], (1000, 2000)), [3]);
+    assert_eq!(asked(&mut catchup, &[2, 3], (2000, 3000)), [2]);
+    assert_eq!(asked(&mut Catchup::default(), &[2], (0, 9000)), [2], "the only one is not given up");
+}
+
+#[test]
+fn a_snapshot_whose_source_dies_between_two_pieces_is_begun_with_another_that_answers() {
+    let mut catchup = Catchup::default();
+    asked(&mut catchup, &[2, 3], (0, 100));
+    assert!(matches!(piece(&mut catchup, 2, 50), Some(Message::More { .. })));
+    assert!(catchup.is_loading());
+    assert_eq!(asked(&mut catchup, &[3, 2], (100, 1000)), [2], "it is continued with its source");
+    assert_eq!(
+        catchup.ask(&[node(3), node(2)], 1, at(1100)),
+        Some((node(3), Message::Fetch { from: 1, asked: at(1100) }))
+    );
+    assert!(piece(&mut catchup, 3, 1150).is_none(), "node 2 may be slow");
+    assert_eq!(asked(&mut catchup, &[3, 2], (1300, 1600)), [3], "node 2 was asked a while ago");
+    assert!(matches!(piece(&mut catchup, 3, 1650), Some(Message::More { .. })), "it goes on with node 3");
+    assert_eq!(asked(&mut catchup, &[3, 2], (1700, 2600)), [3]);
+}
+
+/// Seed 374 of the simulator, Raft: the source had stood still for five seconds, answered once, and was lost. Three
+/// times the time of its last answer was too long to wait for it.
+#[test]
+fn a_source_that_was_slow_once_is_given_no_more_time_than_others_need() {
+    let mut catchup = Catchup::default();
+    asked(&mut catchup, &[2], (0, 5000));
+    assert!(piece(&mut catchup, 2, 5000).is_some());
+    asked(&mut catchup, &[3], (5100, 6100));
+    assert!(piece(&mut catchup, 3, 6100).is_none());
+    assert!(piece(&mut catchup, 3, 6500).is_some(), "the other has answered twice");
+}
+
+#[test]
+fn a_slow_source_is_kept_while_others_are_not_faster() {
+    let mut catchup = Catchup::default();
+    asked(&mut catchup, &[2, 3], (0, 1100));
+    assert!(answer(&mut catchup, 2, 0, 1200).is_some(), "the answer of a source that was replaced counts");
+    assert!(asked(&mut catchup, &[2, 3], (1200, 9000)).starts_with(&[3, 2, 3]), "both in turn");
+    assert!(piece(&mut catchup, 3, 9000).is_none());
+    assert!(piece(&mut catchup, 2, 9100).is_none(), "a repetition of the first piece says nothing");
+    assert_eq!(catchup.loading.as_ref().map(|load| (load.peer, load.rivals)), Some((node(2), 1)));
+}
+
+/// When node 2, which does not answer, is asked in these seconds, in milliseconds.
+fn times(catchup: &mut Catchup, seconds: std::ops::Range<u64>) -> Vec<u64> {
+    let millis = (seconds.start * 1000..seconds.end * 1000).step_by(100);
+    millis.filter(|now| catchup.ask(&[node(2)], 1, at(*now)).is_some()).collect()
+}
+
+/// Seed 4289 of the simulator, Raft, quorum reads: the source was away for five seconds, answered once, and
+/// restarted. The next question would have come after another ten seconds.
+#[test]
+fn how_long_a_source_was_away_says_nothing_about_its_link() {
+    let mut catchup = Catchup::default();
+    assert_eq!(times(&mut catchup, 0..7), [0, 200, 600, 1400, 3000, 6200]);
+    assert!(answer(&mut catchup, 2, 6200, 6250).is_some());
+    assert_eq!(times(&mut catchup, 7..9), [7000, 7400, 8200]);
+}
+
+#[test]
+fn a_question_is_repeated_less_and_less_often_and_not_before_answers_can_come() {
+    let mut catchup = Catchup::default();
+    let asked = times(&mut catchup, 0..10);
+    assert_eq!(asked, [0, 200, 600, 1400, 3000, 6200, 9400]);
+    // The link is thin: a piece takes ten seconds, and the next one waits behind it.
+    assert!(answer(&mut catchup, 2, 0, 10_000).is_some());
+    assert_eq!(times(&mut catchup, 10..30), [], "twice as long as the last answer took");
+    assert_eq!(times(&mut catchup, 30..100), [30_000, 50_000, 70_000, 90_000]);
+    catchup.on_gone(node(2), ImageId { slot: 9, digest: 9 });
+    assert_eq!(times(&mut catchup, 100..101), [100_000, 100_200, 100_600], "it is there, and quick");
+}
+
+#[test]
+fn an_answer_to_a_repetition_does_not_make_the_next_question_be_asked_twice() {
+    let mut catchup = Catchup::default();
+    assert_eq!(times(&mut catchup, 0..1), [0, 200, 600]);
+    let mut answered = |asked, now| {
+        catchup.on_values(node(2), at(asked), at(now));
+        catchup.ask(&[node(2)], 1, at(now)).is_some()
+    };
+    assert!(answered(0, 1000), "the next one");
+    assert!(!answered(200, 1300) && !answered(600, 1600), "its answer is behind these");
+    assert!(answered(1000, 1900));
+}
+
+#[test]
+fn those_who_know_most_are_asked_first_and_those_who_know_nothing_more_never() {
+    let mut informants = Informants::default();
+    assert!(!informants.know_more(0));
+    informants.hear(node(1), 5);
+    informants.hear(node(2), 7);
+    informants.hear(node(3), 3);
+    informants.hear(node(2), 6);
+    assert_eq!(informants.sources(2), [node(2), node(1), node(3)]);
+    assert_eq!(informants.sources(5), [node(2)], "what was said once holds");
+    informants.hear(node(3), 7);
+    assert_eq!(informants.sources(4), [node(3), node(2), node(1)], "the last to say so is there");
+    assert!(informants.know_more(6) && !informants.know_more(7) && informants.sources(7).is_empty());
+}
