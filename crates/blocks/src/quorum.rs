@@ -72,7 +72,7 @@ impl Tally {
 
     /// Who has not voted.
     pub fn missing(&self) -> NodeSet {
-        self.voters.union(self.outgoing).iter().filter(|voter| !self.votes.contains(*voter)).collect()
+        self.voters.union(self.outgoing).difference(self.votes)
     }
 }
 

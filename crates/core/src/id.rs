@@ -248,6 +248,11 @@ impl NodeSet {
         NodeSet(self.0 | other.0)
     }
 
+    /// The nodes of this set that are not in the other.
+    pub fn difference(self, other: NodeSet) -> NodeSet {
+        NodeSet(self.0 & !other.0)
+    }
+
     /// The set without this node; the same set if it is not in it.
     pub fn without(mut self, node: NodeId) -> NodeSet {
         self.remove(node);

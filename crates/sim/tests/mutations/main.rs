@@ -2,7 +2,7 @@
 //! needed or not tested.
 #![cfg(feature = "mutations")]
 
-use quorate_check::{MILLISECOND, Nanos, linearizability};
+use quorate_check::{MILLISECOND, Nanos, SECOND, linearizability};
 use quorate_core::mutation;
 use quorate_protocols::registry::named;
 use quorate_sim::scenario::play;
@@ -149,6 +149,29 @@ fn heartbeats_that_wait_for_writes() {
     }
 }
 
+/// A member that was away stays behind what is written meanwhile, or is not sent what needs its vote.
+#[test]
+fn a_member_that_is_behind() {
+    let progress = |protocol, mutation| {
+        mutation::with(mutation, || catching_up::progress_of_one_that_was_away(protocol))
+    };
+    let among_writes = progress("multipaxos", "paxos/send-to-those-that-fetch");
+    assert!(among_writes < 0.8, "{among_writes}");
+    for (protocol, mutation, least) in [
+        ("multipaxos", "paxos/send-to-those-that-fetch", 0.5),
+        ("crossword", "paxos/send-to-those-far-behind", 1.0),
+    ] {
+        let share = mutation::with(mutation, || catching_up::share_of_one_behind_a_thin_link(protocol));
+        assert!(share > least, "{protocol}, {mutation}: {share}");
+    }
+    let behind_writes = progress("crossword", "link/bulk-waits-for-writes");
+    assert!(behind_writes < 0.1, "{behind_writes}");
+    let pause = mutation::with("paxos/nobody-behind-is-needed", || {
+        catching_up::pause_when_one_that_is_behind_is_needed("multipaxos")
+    });
+    assert!(pause > 3 * SECOND, "{} ms", pause / MILLISECOND);
+}
+
 /// A group stands still where clients fill its links.
 fn assert_stands_still(protocol: &str, mutation: &str, nodes: usize, known: u64) {
     let stops = |checker: &str| matches!(checker, "liveness" | "service");
@@ -180,6 +203,8 @@ macro_rules! trace {
 }
 
 mod bodega;
+#[path = "../catching_up.rs"]
+mod catching_up;
 mod chain;
 mod craft;
 mod craq;

@@ -212,8 +212,3 @@ fn a_candidate_that_goes_from_ballot_to_ballot_though_its_disk_hangs() {
 fn votes_that_are_told_again_while_they_are_on_their_way() {
     crate::assert_stands_still("multipaxos", "paxos/tell-again", 5, 25);
 }
-
-#[test]
-fn values_for_a_member_that_is_far_behind() {
-    crate::assert_stands_still("multipaxos", "paxos/send-to-those-far-behind", 3, 156);
-}

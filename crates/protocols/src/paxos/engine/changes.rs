@@ -40,7 +40,8 @@ use quorate_blocks::membership::{Configuration, NO_ROSTER, Reached, refused};
 use quorate_core::{Context, Fact, Manage, Managed, NodeId, Time, mutation};
 
 use super::Message;
-use super::leading::{Peer, is_near};
+use super::leading::is_near;
+use super::peer::Peer;
 use super::policy::Policy;
 use super::replica::{Replica, Role, Timer};
 

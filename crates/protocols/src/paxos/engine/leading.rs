@@ -12,11 +12,11 @@ use quorate_blocks::coding::spread::ShardSet;
 use quorate_blocks::coding::{Assignment, Value, ValueId};
 use quorate_blocks::laggards::OwnDisk;
 use quorate_blocks::membership::ReconfigurationCoordinator;
-use quorate_blocks::pace::InFlight;
 use quorate_blocks::quorum::Tally;
 use quorate_blocks::walls::Own;
 use quorate_core::{Context, Fact, Mark, NodeId, NodeSet, Time, Wall, digest, mutation};
 
+use super::peer::Peer;
 use super::policy::Policy;
 use super::replica::{Replica, Role, Timer, pace_of_leading};
 use super::{Message, PIPELINE_BYTES, RETRANSMIT};
@@ -68,30 +68,6 @@ struct Progress {
     received: u64,
     /// Since when both have not grown.
     since: Time,
-}
-
-/// Another member.
-#[derive(Debug)]
-pub struct Peer {
-    /// Since when it is expected to answer.
-    since: Time,
-    pub(super) heard: Option<Time>,
-    /// It has executed everything up to here; after a crash, at least every configuration in it.
-    pub(super) committed: u64,
-    /// It could not take over at once: an earlier incarnation's promises may bind it.
-    pub(super) bound: bool,
-    /// Requests for what it misses that it has made of this leader.
-    pub(super) fetches: u64,
-    /// Proposals on their way.
-    pub(super) in_flight: InFlight,
-}
-
-impl Peer {
-    /// Not heard yet.
-    pub fn new(now: Time) -> Peer {
-        let in_flight = InFlight::new(RETRANSMIT);
-        Peer { since: now, heard: None, committed: 0, bound: false, fetches: 0, in_flight }
-    }
 }
 
 impl<P: Policy> Replica<P> {
@@ -176,10 +152,11 @@ impl<P: Policy> Replica<P> {
     /// those that acceptors hold, of which there may be just enough.
     fn propose_as(&mut self, slot: u64, value: Bytes, id: Option<ValueId>, cx: &mut Context<'_, Self>) {
         self.on_value(slot, &value);
-        let required = P::required(self, &value);
+        let (required, now) = (P::required(self, &value), cx.now());
+        let dispensable = self.dispensable(now).difference(required);
         let assignment = id.and_then(|id| Some((id, P::assignment(self)?)));
         let spread = assignment.map(|(id, assignment)| {
-            let width = self.width(assignment, value.len(), self.there(cx.now()), cx.now());
+            let width = self.width(assignment, value.len(), self.there(now).difference(dispensable), now);
             Spread { id, assignment, width }
         });
         let spread = spread.filter(Spread::is_partial);
@@ -187,12 +164,27 @@ impl<P: Policy> Replica<P> {
             self.proposed.add(spread.as_ref());
         }
         let Role::Leader(leading) = &mut self.role else { unreachable!("only a leader proposes") };
-        leading.proposals.propose(slot, (value.clone(), spread), required, cx.now());
+        leading.proposals.propose(slot, (value.clone(), spread), required, now);
+        leading.proposals.leave_out(dispensable);
         cx.mark(Mark::Proposed { slot });
-        let (all, now) = (self.configuration.1.all(), cx.now());
-        let far_behind = |node: &NodeId| leading.peers.get(node).is_some_and(|peer| peer.is_far_behind(now));
-        let to = all.iter().filter(|node| !far_behind(node)).collect();
-        self.send_accept(to, slot, (value, spread), cx);
+        self.send_accept(self.configuration.1.all().difference(dispensable), slot, (value, spread), cx);
+    }
+
+    /// Those that are far behind, if there are enough without them: new values would only keep what they miss, or what
+    /// else is under way to them, waiting. They ask for these when they hear that they are chosen.
+    fn dispensable(&self, now: Time) -> NodeSet {
+        let Role::Leader(leading) = &self.role else { return NodeSet::EMPTY };
+        let far_behind = leading.peers.iter().filter(|(_, peer)| peer.is_far_behind(now));
+        let far_behind: NodeSet = far_behind.map(|(node, _)| *node).collect();
+        if far_behind.is_empty() {
+            return far_behind;
+        }
+        let mut tally = self.tally();
+        for node in self.there(now).difference(far_behind).iter() {
+            tally.add(node);
+        }
+        let enough = tally.reached() || mutation::active("paxos/nobody-behind-is-needed");
+        if enough { far_behind } else { NodeSet::EMPTY }
     }
 
     /// Sends a value, or to each voter its shards.
@@ -328,6 +320,19 @@ impl<P: Policy> Replica<P> {
             && let Some(peer) = leading.peers.get_mut(&from)
         {
             peer.heard = Some(cx.now());
+        }
+    }
+
+    /// A member asks for what it misses from a slot on; whether that is in a snapshot of which more comes. Who is sent
+    /// shards lacks values that it has voted for, and is not behind.
+    pub(super) fn on_fetch(&mut self, from: NodeId, slot: u64, has_more: bool, now: Time) {
+        let is_coded = P::assignment(self).is_some();
+        if let Role::Leader(leading) = &mut self.role
+            && let Some(peer) = leading.peers.get_mut(&from)
+        {
+            let most = peer.most();
+            let is_much = has_more || self.log.complete_bytes(slot, most) > most;
+            peer.on_fetch(is_much && !is_coded, now);
         }
     }
 
@@ -494,6 +499,7 @@ impl<P: Policy> Replica<P> {
     pub(super) fn retransmit(&mut self, cx: &mut Context<'_, Self>) {
         self.repeat_prepare(cx);
         let now = cx.now();
+        let dispensable = self.dispensable(now);
         let mut late = Vec::new();
         if let Role::Leader(leading) = &mut self.role {
             let Leading { proposals, peers, .. } = &mut **leading;
@@ -505,11 +511,16 @@ impl<P: Policy> Replica<P> {
                 if now.since(proposal.sent) < RETRANSMIT {
                     continue;
                 }
-                let is_late =
-                    |node: &NodeId| peers.get(node).is_none_or(|peer| peer.in_flight.is_late(slot, now));
-                let missing: NodeSet = proposal.missing().iter().filter(is_late).collect();
+                let dispensable = dispensable.difference(proposal.demanded());
+                let is_late = |node: &NodeId| {
+                    let in_flight = peers.get(node).map(|peer| &peer.in_flight);
+                    proposal.left_out.contains(*node) || in_flight.is_none_or(|sent| sent.is_late(slot, now))
+                };
+                let missing: NodeSet =
+                    proposal.missing().difference(dispensable).iter().filter(is_late).collect();
                 if !missing.is_empty() {
                     proposal.sent = now;
+                    proposal.left_out = proposal.left_out.difference(missing);
                     let value = proposal.value.clone();
                     bytes += value.len();
                     late.push((missing, slot, value, proposal.spread, proposal.supporters()));
@@ -531,16 +542,6 @@ impl<P: Policy> Replica<P> {
         if !matches!(self.role, Role::Follower | Role::Polling(_)) {
             cx.set_timer(Timer::Retransmit, RETRANSMIT.max(Duration::from_millis(1)));
         }
-    }
-}
-
-impl Peer {
-    /// Whether more is under way to it than to anybody whose vote counts for what is not chosen: others have gone on
-    /// without it, and its link is full. It asks for what it has not been sent when it hears that it is chosen.
-    fn is_far_behind(&self, now: Time) -> bool {
-        let product = self.in_flight.pace().bandwidth_delay_product().unwrap_or(0);
-        let most = product.max(PIPELINE_BYTES).saturating_mul(2);
-        self.in_flight.under_way(now) > most && !mutation::active("paxos/send-to-those-far-behind")
     }
 }
 

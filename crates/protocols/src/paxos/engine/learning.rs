@@ -151,12 +151,6 @@ impl<P: Policy> Replica<P> {
 
     pub(super) fn on_catchup(&mut self, from: NodeId, message: catchup::Message, cx: &mut Context<'_, Self>) {
         let now = cx.now();
-        if let (catchup::Message::Fetch { .. } | catchup::Message::More { .. }, Role::Leader(leading)) =
-            (&message, &mut self.role)
-            && let Some(peer) = leading.peers.get_mut(&from)
-        {
-            peer.fetches += 1;
-        }
         match message {
             catchup::Message::Fetch { from: slot, asked } => {
                 let (slot, start) = (slot.max(1), self.log.start());
@@ -170,11 +164,11 @@ impl<P: Policy> Replica<P> {
                         catchup::Message::Values { from: slot, values, asked }
                     }
                 };
-                cx.send(from, Message::Catchup(answer));
+                self.answer_fetch(from, slot, answer, cx);
             }
             catchup::Message::More { image, cursor, asked } => {
                 let answer = self.source.on_more(image, cursor, asked, now);
-                cx.send(from, Message::Catchup(answer));
+                self.answer_fetch(from, image.slot + 1, answer, cx);
             }
             catchup::Message::Values { from: first, values, asked } => {
                 self.catchup.on_values(from, asked, now);
@@ -205,6 +199,13 @@ impl<P: Policy> Replica<P> {
                 self.fetch(cx);
             }
         }
+    }
+
+    /// Tells a replica what it misses from this slot on, or a piece of a snapshot behind which that slot comes.
+    fn answer_fetch(&mut self, to: NodeId, slot: u64, answer: catchup::Message, cx: &mut Context<'_, Self>) {
+        let has_more = matches!(&answer, catchup::Message::Piece(piece) if piece.next.is_some());
+        self.on_fetch(to, slot, has_more, cx.now());
+        cx.send(to, Message::Catchup(answer));
     }
 
     fn install(&mut self, state: Replicated, cx: &mut Context<'_, Self>) {

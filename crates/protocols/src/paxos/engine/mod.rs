@@ -42,6 +42,9 @@
 //!   *others whose votes are overdue* are treated as silent ones where writes wait for them
 //!   ([`quorate_blocks::laggards`]). *A candidate whose disk hangs* ends no leader: a rejection waits until the promise
 //!   that it names is durable.
+//! - *A member that is far behind is sent no new values while enough others are there* (`leading.rs` `dispensable`):
+//!   on a full link it would get what it has missed behind all that it cannot execute yet, and never be near. Where
+//!   its vote is needed, it is sent everything, and what it was not sent before at once.
 //! - *A snapshot from a peer is installed in memory first.* Until it is on the own disk, the votes it covers stay
 //!   there: they may be the only copies that a later phase 1 finds ([`message::Record::Installed`]). And what
 //!   says that a configuration in it is executed for good waits until then.
@@ -60,6 +63,7 @@ mod leading;
 mod learning;
 mod leasing;
 pub mod message;
+mod peer;
 mod policy;
 mod reads;
 mod replica;

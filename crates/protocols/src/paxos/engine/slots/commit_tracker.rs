@@ -97,9 +97,13 @@ impl CommitTracker {
         tally.reached().then(|| tally.votes())
     }
 
+    /// Whose votes are needed beside a majority, as far as is known: everybody required, or granted a say by a voter.
+    pub(super) fn demanded(&self) -> NodeSet {
+        self.grants.iter().fold(self.required, |all, (_, granted)| all.union(*granted))
+    }
+
     /// Who has not voted of those whose vote may be needed.
     pub fn missing(&self) -> NodeSet {
-        let granted = self.grants.iter().fold(self.required, |all, (_, granted)| all.union(*granted));
-        self.tally.missing().union(granted).iter().filter(|node| !self.voters.contains(*node)).collect()
+        self.tally.missing().union(self.demanded()).difference(self.voters)
     }
 }

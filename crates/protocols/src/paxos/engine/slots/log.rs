@@ -146,6 +146,18 @@ impl SlotLog {
         values
     }
 
+    /// Bytes of the values from a slot on that are complete and kept, counted until they are more than `limit`.
+    pub fn complete_bytes(&self, from: u64, limit: usize) -> usize {
+        let mut bytes = 0;
+        for slot in from.max(self.start)..=self.complete {
+            if bytes > limit {
+                break;
+            }
+            bytes += self.chosen(slot).map_or(0, Bytes::len);
+        }
+        bytes
+    }
+
     /// Votes from `from` on, in order.
     pub fn votes(&self, from: u64) -> impl Iterator<Item = (u64, &Vote)> {
         let skip = usize::try_from(from.saturating_sub(self.start)).unwrap_or(usize::MAX);

@@ -179,6 +179,8 @@ pub struct Proposal {
     tracker: CommitTracker,
     /// When it was last sent.
     pub sent: Time,
+    /// Who has not been sent it.
+    pub left_out: NodeSet,
     /// When a majority had voted for it, whoever else was needed.
     supported: Option<Time>,
 }
@@ -190,6 +192,11 @@ impl Proposal {
         let pending = self.tracker.grants.iter().map(|(voter, _)| *voter).collect();
         let short = self.spread.map(|spread| self.tracker.short_of(&spread)).unwrap_or_default();
         self.tracker.missing().union(pending).union(short)
+    }
+
+    /// Whose votes it needs beside a majority.
+    pub fn demanded(&self) -> NodeSet {
+        self.tracker.demanded()
     }
 
     /// Who has voted for it and holds the shards that it is to have, if they are as many as must vote.
@@ -247,7 +254,15 @@ impl Proposals {
         self.bytes += value.len();
         let data = spread.map_or(0, |spread| spread.id.data.into());
         let tracker = CommitTracker::new(self.tally, required, data);
-        self.open.push_back(Some(Proposal { value, spread, tracker, sent: now, supported: None }));
+        let left_out = NodeSet::EMPTY;
+        self.open.push_back(Some(Proposal { value, spread, tracker, sent: now, left_out, supported: None }));
+    }
+
+    /// These are not sent the last proposal for now.
+    pub fn leave_out(&mut self, nodes: NodeSet) {
+        if let Some(Some(proposal)) = self.open.back_mut() {
+            proposal.left_out = nodes;
+        }
     }
 
     /// A replica has voted for this ballot's proposal of a slot, has granted these a say in it, and holds these shards;

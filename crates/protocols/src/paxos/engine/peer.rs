@@ -1,0 +1,58 @@
+//! What a leader knows of another member.
+
+use std::time::Duration;
+
+use quorate_blocks::pace::InFlight;
+use quorate_core::{Time, mutation};
+
+use super::{PIPELINE_BYTES, RETRANSMIT};
+
+/// Who has not asked for what it misses for this long has got it, from another replica perhaps.
+const FETCHES: Duration = Duration::from_secs(10);
+
+/// Another member.
+#[derive(Debug)]
+pub struct Peer {
+    /// Since when it is expected to answer.
+    pub(super) since: Time,
+    pub(super) heard: Option<Time>,
+    /// It has executed everything up to here; after a crash, at least every configuration in it.
+    pub(super) committed: u64,
+    /// It could not take over at once: an earlier incarnation's promises may bind it.
+    pub(super) bound: bool,
+    /// Requests for what it misses that it has made of this leader.
+    pub(super) fetches: u64,
+    /// Proposals on their way.
+    pub(super) in_flight: InFlight,
+    /// When it last asked for what it misses, and that was much.
+    behind: Option<Time>,
+}
+
+impl Peer {
+    /// Not heard yet.
+    pub fn new(now: Time) -> Peer {
+        let in_flight = InFlight::new(RETRANSMIT);
+        Peer { since: now, heard: None, committed: 0, bound: false, fetches: 0, in_flight, behind: None }
+    }
+
+    /// It asks for what it misses, and that is much or not.
+    pub(super) fn on_fetch(&mut self, is_much: bool, now: Time) {
+        self.fetches += 1;
+        self.behind = is_much.then_some(now);
+    }
+
+    /// Whether it is being sent so much of what it has missed; or so much is under way to it, more than to anybody
+    /// whose vote counts for what is not chosen: others have gone on without it, and its link is full.
+    pub(super) fn is_far_behind(&self, now: Time) -> bool {
+        let misses = self.behind.is_some_and(|asked| now.since(asked) < FETCHES);
+        let misses = misses && !mutation::active("paxos/send-to-those-that-fetch");
+        let much = self.in_flight.under_way(now) > self.most();
+        misses || much && !mutation::active("paxos/send-to-those-far-behind")
+    }
+
+    /// Bytes that it may be behind without being far behind.
+    pub(super) fn most(&self) -> usize {
+        let product = self.in_flight.pace().bandwidth_delay_product().unwrap_or(0);
+        product.max(PIPELINE_BYTES).saturating_mul(2)
+    }
+}

@@ -1,0 +1,138 @@
+//! A member that was away gets what it has missed though clients fill its link, and writes wait for it only where they
+//! need it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use quorate_check::{MILLISECOND, Nanos, SECOND};
+use quorate_core::{Fact, Link, NodeId, Rate};
+use quorate_protocols::registry::named;
+use quorate_sim::experiment::{Act, Capacity, Clients, Delay, Load, Measured, Setup, measure};
+use quorate_store::{Command, Condition, Expiry};
+
+/// When nothing comes to a member, nor from it.
+const AWAY: (Nanos, Nanos) = (4 * SECOND, 10 * SECOND);
+const END: Nanos = 26 * SECOND;
+const CLIENTS: usize = 48;
+const BYTES: usize = 44 << 10;
+
+fn link(mbit: u64) -> Link {
+    Link { delay: Duration::from_millis(1), jitter: Duration::ZERO, rate: Some(Rate::mbit(mbit)) }
+}
+
+fn nodes() -> impl Iterator<Item = NodeId> {
+    (1..=3).filter_map(NodeId::new)
+}
+
+/// Clients of a node write more than its links carry, of 20 Mbit/s: each value takes 18 ms.
+fn full_links(protocol: &str, at: usize, acts: Vec<(Nanos, Act)>) -> Measured {
+    let pairs = nodes().flat_map(|a| nodes().map(move |b| (a, b))).filter(|(a, b)| a != b);
+    let setup = Setup {
+        nodes: 3,
+        groups: 1,
+        machines: Vec::new(),
+        proxies: 0,
+        settings: vec!["batch.entries=1".to_owned()],
+        between_nodes: Delay::Fixed(0),
+        topology: None,
+        links: pairs.map(|pair| (pair, link(20))).collect(),
+        to_clients: Delay::Fixed(0),
+        sync: 0,
+        capacity: Capacity::default(),
+        clock_error: None,
+        end: END,
+        seed: 1,
+    };
+    let draw = |client: usize, _| {
+        let (key, value) = (Bytes::from(vec![client as u8]), Bytes::from(vec![7; BYTES]));
+        (at, Command::Put { key, value, condition: Condition::Always, expiry: Expiry::Never, old: false })
+    };
+    let draw = Box::new(draw);
+    let clients = Clients { count: CLIENTS, from: SECOND, until: END, think: 0, patience: 10 * SECOND, draw };
+    let load = Load { asks: Vec::new(), clients: Some(clients), acts };
+    measure(named(protocol), &setup, load).expect("the settings are known")
+}
+
+/// The leader, whose clients they are, and the others.
+fn leader_and_others(protocol: &str) -> [NodeId; 3] {
+    let measured = full_links(protocol, 0, Vec::new());
+    let leads = |(_, node, fact): &(_, NodeId, Fact)| matches!(fact, Fact::Leads { .. }).then_some(*node);
+    let leader = measured.facts.iter().rev().find_map(leads).expect("a leader");
+    let mut all: Vec<_> = nodes().collect();
+    all.sort_by_key(|node| *node != leader);
+    all.try_into().expect("three nodes")
+}
+
+/// Where a member is away for a while, and what then happens.
+fn with_one_away(protocol: &str, acts: impl Fn([NodeId; 3]) -> Vec<(Nanos, Act)>) -> (Measured, [NodeId; 3]) {
+    let all @ [leader, other, away] = leader_and_others(protocol);
+    let lose = |at, loses| {
+        let ways = [leader, other].map(|node| [Act::Lose(node, away, loses), Act::Lose(away, node, loses)]);
+        ways.into_iter().flatten().map(move |act| (at, act))
+    };
+    let losses = lose(AWAY.0, true).chain(lose(AWAY.1, false));
+    let acts = losses.chain(acts(all)).collect();
+    (full_links(protocol, usize::from(leader.get()) - 1, acts), all)
+}
+
+/// The last slot that a node has executed then.
+fn executed(measured: &Measured, node: NodeId, at: Nanos) -> u64 {
+    let by_then = measured.values.iter().take_while(|(when, ..)| *when <= at);
+    let slots = by_then.filter_map(|(_, by, fact)| match fact {
+        Fact::Executed { slot, .. } if *by == node => Some(*slot),
+        _ => None,
+    });
+    slots.max().unwrap_or(0)
+}
+
+/// How far a member gets that was away, for each slot that its leader executes meanwhile.
+pub fn progress_of_one_that_was_away(protocol: &str) -> f64 {
+    let (measured, [leader, _, away]) = with_one_away(protocol, |_| Vec::new());
+    let slots = |node| executed(&measured, node, END) - executed(&measured, node, AWAY.1);
+    slots(away) as f64 / slots(leader) as f64
+}
+
+/// The longest time without a write that succeeds, where another member dies while one that was away is far behind.
+pub fn pause_when_one_that_is_behind_is_needed(protocol: &str) -> Nanos {
+    let dies = AWAY.1 + 2 * SECOND;
+    let (measured, _) = with_one_away(protocol, |[_, other, _]| vec![(dies, Act::Crash(other))]);
+    let mut ends: Vec<_> =
+        measured.operations.iter().filter_map(|write| write.ended.filter(|_| write.succeeded)).collect();
+    ends.retain(|ended| *ended >= dies);
+    ends.extend([dies, END]);
+    ends.sort_unstable();
+    ends.windows(2).map(|pair| pair[1] - pair[0]).max().expect("two at least")
+}
+
+/// What leaves for a member whose link carries a tenth of the others', for each byte that leaves for another.
+pub fn share_of_one_behind_a_thin_link(protocol: &str) -> f64 {
+    let [leader, other, slow] = leader_and_others(protocol);
+    let thin = Act::Link(leader, slow, link(2));
+    let measured = full_links(protocol, usize::from(leader.get()) - 1, vec![(SECOND, thin)]);
+    let bytes = |to| measured.bytes[&(leader, to)] as f64;
+    bytes(slow) / bytes(other)
+}
+
+#[test]
+fn a_member_that_was_away_gets_on_as_fast_as_its_leader() {
+    for protocol in ["multipaxos", "rspaxos", "crossword", "zab"] {
+        let progress = progress_of_one_that_was_away(protocol);
+        assert!(progress > 0.95, "{protocol}: {progress}");
+    }
+}
+
+#[test]
+fn one_that_is_behind_is_sent_what_is_new_where_it_is_needed() {
+    for protocol in ["multipaxos", "rspaxos", "crossword"] {
+        let pause = pause_when_one_that_is_behind_is_needed(protocol);
+        assert!(pause < 2 * SECOND, "{protocol}: {} ms", pause / MILLISECOND);
+    }
+}
+
+#[test]
+fn one_that_is_behind_a_thin_link_is_not_sent_all_that_others_get() {
+    for (protocol, most) in [("multipaxos", 0.4), ("crossword", 0.6)] {
+        let share = share_of_one_behind_a_thin_link(protocol);
+        assert!(share < most, "{protocol}: {share}");
+    }
+}
