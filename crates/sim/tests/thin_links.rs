@@ -36,3 +36,9 @@ fn zab_and_chains_serve_over_full_links() {
 fn shadows_of_hermes_become_whole_over_full_links() {
     assert_serves("hermes", 5, &[63, 137]);
 }
+
+/// Recoveries asked again and again for what came back with large batches.
+#[test]
+fn epaxos_serves_over_full_links() {
+    assert_serves("epaxos", 3, &[112]);
+}

@@ -6,7 +6,7 @@ use quorate_blocks::instance::{Frontier, Instance};
 use quorate_blocks::{clients, embed_clients};
 use quorate_core::{Arrival, Class, Release, wire_enum};
 
-use crate::epaxos::graph::{Vote, learner};
+use crate::epaxos::graph::{LARGE, Vote, learner};
 
 /// A value on its way: the batch, empty for a no-op; `None`: the batch that the receiver has.
 pub type Value = Option<Bytes>;
@@ -165,6 +165,8 @@ impl quorate_core::Message for Message {
             Message::Client(message) => message.class(),
             Message::Learner(message) => message.class(),
             Message::PreAccept { .. } | Message::Accept { .. } | Message::Commit { .. } => Class::Write,
+            // A recovery that brings much.
+            other if other.batch().is_some_and(|batch| batch.len() >= LARGE) => Class::Write,
             _ => Class::Urgent,
         }
     }
@@ -192,6 +194,18 @@ impl quorate_core::Message for Message {
             Message::Client(message) => message.kind(),
             Message::Learner(message) => message.kind(),
             other => other.variant(),
+        }
+    }
+}
+
+impl Message {
+    /// The batch that it carries.
+    pub fn batch(&self) -> Option<&Bytes> {
+        match self {
+            Message::PreAccept { value, .. } | Message::Validate { value, .. } => Some(value),
+            Message::Accept { value, .. } | Message::Commit { value, .. } => value.as_ref(),
+            Message::RecoverReply { vote, .. } => vote.value.as_ref(),
+            _ => None,
         }
     }
 }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::instance::{Frontier, Instance};
-use quorate_core::{NodeId, NodeSet};
+use quorate_core::{NodeId, NodeSet, Time, mutation};
 
 use super::Message;
 use super::replica::{Attempt, Cx, Replica};
@@ -53,6 +54,7 @@ impl Replica {
             self.learner.entry(instance).state.pre_accept(deps, deps);
             self.learner.record(instance, cx);
             let step = Step::PreAccept { same: true, union: deps };
+            self.links.on_sent(self.others(), instance, value.len(), cx.now());
             let message = Message::PreAccept { instance, value, deps };
             cx.send_all(self.others(), message.clone());
             let quorum = PendingQuorum::new(Ballot::ZERO, step, message, self.config.members(), cx.now());
@@ -93,6 +95,7 @@ impl Replica {
     pub(super) fn accept(&mut self, at: Attempt, proposal: Proposal, knowing: NodeSet, cx: &mut Cx<'_>) {
         let (instance, ballot) = at;
         let message = |value| Message::Accept { instance, ballot, value, deps: proposal.deps };
+        let knowing = self.with_those_to_whom_it_is_on_its_way(instance, knowing, cx.now());
         let whole = self.learner.spread(instance, proposal.noop, knowing, message, cx);
         let quorum =
             PendingQuorum::new(ballot, Step::Accept(proposal), whole, self.config.members(), cx.now());
@@ -116,6 +119,7 @@ impl Replica {
         self.learner.record(id, cx);
         self.pending.end(id);
         self.note_pace(id, noop, cx.now());
+        let knowing = self.with_those_to_whom_it_is_on_its_way(id, knowing, cx.now());
         self.learner.spread(id, noop, knowing, |value| Message::Commit { instance: id, value, deps }, cx);
     }
 
@@ -123,7 +127,7 @@ impl Replica {
     /// with those whom it asked begins again, perhaps with others.
     pub(super) fn repeat(&mut self, cx: &mut Cx<'_>) {
         let (now, slow, heartbeat) = (cx.now(), self.config.slow(), self.config.learner.heartbeat);
-        let (mut late, mut stale) = (Vec::new(), Vec::new());
+        let (mut late, mut stale, are_large) = (Vec::new(), Vec::new(), self.learner.are_large());
         for (instance, quorum) in self.pending.iter_mut() {
             let age = now.since(quorum.since);
             let is_old = age >= 2 * self.config.patience(&self.learner, instance);
@@ -136,13 +140,31 @@ impl Replica {
                     stale.push(instance);
                 }
                 _ => {
-                    let (silent, message) = quorum.again(now);
-                    cx.send_all(silent, message);
+                    let (silent, message) = quorum.again(are_large, now);
+                    let late = silent.difference(self.links.under_way_to(silent, instance, now));
+                    if let Some(bytes) = message.batch().map(Bytes::len) {
+                        self.links.on_sent(late, instance, bytes, now);
+                    }
+                    cx.send_all(late, message);
                 }
             }
         }
         late.into_iter().for_each(|instance| self.take_slow_path(instance, cx));
         stale.into_iter().for_each(|instance| self.recover_instance(instance, cx));
+    }
+
+    /// These, who have the batch of an instance, and those to whom an own one is on its way: it comes before what is
+    /// said of it now.
+    fn with_those_to_whom_it_is_on_its_way(
+        &self,
+        instance: Instance,
+        knowing: NodeSet,
+        now: Time,
+    ) -> NodeSet {
+        match mutation::active("epaxos/batches-again") {
+            true => knowing,
+            false => knowing.union(self.links.under_way_to(self.others(), instance, now)),
+        }
     }
 
     /// All members but this.

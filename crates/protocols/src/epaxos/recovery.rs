@@ -43,14 +43,21 @@ impl Replica {
     pub(super) fn look_after(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now();
         let (mut stuck, mut waits) = (Vec::new(), false);
+        let present = self.learner.present(now);
+        let is_full = self.links.are_full(present, now);
         for instance in self.learner.undecided() {
             match self.pending.get(instance) {
                 // Others may be past it.
-                Some(quorum) => waits |= now.since(quorum.since) >= RETRANSMIT,
-                None if self.is_orphan(instance) => stuck.push((instance, Duration::ZERO)),
+                Some(quorum) => waits |= now.since(quorum.since) >= RETRANSMIT && !is_full,
+                None if self.is_orphan(instance) => stuck.push((instance, Duration::ZERO, false)),
                 None => {
-                    let first = self.config.patience(&self.learner, instance);
-                    stuck.push((instance, self.watch.patience(instance.owner(), first)));
+                    let (owner, first) = (instance.owner(), self.config.patience(&self.learner, instance));
+                    let patience = self.watch.patience(owner, first);
+                    let is_here = self.learner.get(instance).is_some_and(|held| held.command.is_some());
+                    let is_behind = present.contains(owner)
+                        && self.is_untouched(instance)
+                        && self.watch.is_behind_others(instance, is_here, first, now);
+                    stuck.push((instance, patience, is_behind));
                 }
             }
         }
@@ -74,8 +81,13 @@ impl Replica {
 
     /// Whether an earlier life of this replica left it, and nobody is at work on it.
     fn is_orphan(&self, instance: Instance) -> bool {
-        let untouched = |held: &InstanceState| held.state.ballot == Ballot::ZERO;
-        instance.owner() == self.learner.me() && self.learner.get(instance).is_some_and(untouched)
+        let is_held = self.learner.get(instance).is_some();
+        instance.owner() == self.learner.me() && is_held && self.is_untouched(instance)
+    }
+
+    /// Whether nobody but its owner is at work on it, as far as is known.
+    fn is_untouched(&self, instance: Instance) -> bool {
+        self.learner.get(instance).is_none_or(|held| held.state.ballot == Ballot::ZERO)
     }
 
     /// Takes over an instance in a ballot of its own.

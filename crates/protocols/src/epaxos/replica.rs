@@ -7,6 +7,7 @@ use quorate_blocks::ballot::Ballot;
 use quorate_blocks::instance::{Frontier, Instance};
 use quorate_core::{Context, Instant, Machine, NodeId, ProcessId, Salvaged, Saved, Snapshot, Status, Wakeup};
 
+use super::links::Links;
 use super::proposing::Step;
 use super::{Config, Message};
 use crate::epaxos::graph::learner::{Host, Record};
@@ -31,6 +32,8 @@ pub struct Replica {
     pub(super) waits: BTreeMap<Instance, u64>,
     /// When to recover what does not get on.
     pub(super) watch: Watch,
+    /// Own batches on their way.
+    pub(super) links: Links,
 }
 
 pub(super) type Cx<'a> = Context<'a, Replica>;
@@ -56,9 +59,10 @@ impl Machine for Replica {
 
     fn recover(config: Config, saved: Saved<Record>, cx: &mut Cx<'_>) -> Self {
         let learner = Learner::recover(config.learner.clone(), saved, cx);
+        let me = learner.me();
         cx.set_timer(Timer::Tick, config.learner.heartbeat);
         let (pending, waits, watch) = (PendingQuorums::default(), BTreeMap::new(), Watch::default());
-        Replica { config, learner, pending, waits, watch }
+        Replica { config, learner, pending, waits, watch, links: Links::new(me) }
     }
 
     fn on_message(&mut self, from: ProcessId, message: Message, cx: &mut Cx<'_>) {
@@ -93,8 +97,14 @@ impl Machine for Replica {
             // Forged: only these may propose.
             Message::PreAccept { .. } | Message::Accept { .. } => {}
             Message::Recover { .. } | Message::Validate { .. } => {}
-            Message::PreAcceptReply { instance, deps } => self.on_pre_accepted(from, instance, deps, cx),
-            Message::AcceptReply { instance, ballot } => self.on_accepted(from, (instance, ballot), cx),
+            Message::PreAcceptReply { instance, deps } => {
+                self.links.on_answer(from, instance, cx.now());
+                self.on_pre_accepted(from, instance, deps, cx);
+            }
+            Message::AcceptReply { instance, ballot } => {
+                self.links.on_answer(from, instance, cx.now());
+                self.on_accepted(from, (instance, ballot), cx);
+            }
             Message::Commit { instance, value, deps } => self.on_commit(instance, value, deps, cx),
             Message::RecoverReply { instance, ballot, vote } => {
                 self.on_recover_reply(from, (instance, ballot), vote, cx);

@@ -30,6 +30,8 @@ impl Replica {
             (Phase::PreAccepted, true) => {}
             (Phase::Initial, true) => {
                 held.learn(&value);
+                self.learner.on_batch(value.len(), cx.now());
+                self.watch.on_batch(instance, value.len(), cx.now());
                 let mut deps = init.union(&self.learner.interfering(instance));
                 // Its owner's later ones know of it.
                 deps.set(owner, deps.of(owner).min(instance.index() - 1));

@@ -135,8 +135,14 @@ fn what_is_on_its_way_over_slow_links_is_not_sent_again() {
             mutation::with("pace/fixed-patience", || slow_links::copies(protocol, &["value.part=8MiB"]));
         assert!(copies > 1.5, "{protocol}: {copies}");
     }
-    let copies = mutation::with("pace/fixed-patience", || slow_members::copies_of_much_data("hermes"));
-    assert!(copies > 1.5, "hermes: {copies}");
+    for (protocol, mutation) in [
+        ("hermes", "pace/fixed-patience"),
+        ("epaxos", "epaxos/recovers-what-is-on-its-way"),
+        ("epaxos", "epaxos/batches-again"),
+    ] {
+        let copies = mutation::with(mutation, || slow_members::copies_of_much_data(protocol));
+        assert!(copies > 1.5, "{protocol}, {mutation}: {copies}");
+    }
 }
 
 /// A leader looks dead whose heartbeats wait for all that it writes.

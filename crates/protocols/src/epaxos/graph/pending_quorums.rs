@@ -1,5 +1,8 @@
 //! Outstanding requests per instance: the ballot, the recipients, the replies received, and when to send again, as
 //! messages may be lost. `S` is the protocol's step, `M` its messages.
+//!
+//! Where batches are large, so are the answers of a recovery: where they fill a link, more questions would bring more
+//! of them. So each waits twice as long as the one before.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,6 +14,9 @@ use quorate_core::{NodeId, NodeSet, Time};
 /// What was not answered for this long is sent again.
 pub const RETRANSMIT: Duration = Duration::from_millis(200);
 
+/// A question of a recovery is repeated after this long at most.
+const SLOWEST: Duration = RETRANSMIT.saturating_mul(16);
+
 /// The outstanding request of one instance.
 #[derive(Debug)]
 pub struct PendingQuorum<S, M> {
@@ -20,6 +26,8 @@ pub struct PendingQuorum<S, M> {
     pub since: Time,
     /// When it last spoke.
     sent: Time,
+    /// How long it is silent then.
+    wait: Duration,
     /// How far it is.
     pub step: S,
     message: M,
@@ -31,12 +39,14 @@ pub struct PendingQuorum<S, M> {
 impl<S, M: Clone> PendingQuorum<S, M> {
     /// These are asked this; it is on its way, or about to be sent.
     pub fn new(ballot: Ballot, step: S, message: M, asked: NodeSet, now: Time) -> Self {
-        PendingQuorum { ballot, since: now, sent: now, step, message, asked, replied: NodeSet::EMPTY }
+        let (wait, replied) = (RETRANSMIT, NodeSet::EMPTY);
+        PendingQuorum { ballot, since: now, sent: now, wait, step, message, asked, replied }
     }
 
     /// Goes on, with another question.
     pub fn turn(&mut self, step: S, message: M, asked: NodeSet) {
         (self.step, self.message, self.asked, self.replied) = (step, message, asked, NodeSet::EMPTY);
+        self.wait = RETRANSMIT;
     }
 
     /// Somebody answers; whether that is new.
@@ -51,14 +61,16 @@ impl<S, M: Clone> PendingQuorum<S, M> {
 
     /// Whether it has said nothing for so long that it should say it again.
     pub fn is_due(&self, now: Time) -> bool {
-        now.since(self.sent) >= RETRANSMIT
+        now.since(self.sent) >= self.wait
     }
 
-    /// What to say again, and to whom.
-    pub fn again(&mut self, now: Time) -> (NodeSet, M) {
+    /// What to say again, and to whom; whether batches are large.
+    pub fn again(&mut self, are_large: bool, now: Time) -> (NodeSet, M) {
         self.sent = now;
-        let silent = self.asked.iter().filter(|node| !self.replied.contains(*node)).collect();
-        (silent, self.message.clone())
+        if are_large && self.ballot != Ballot::ZERO {
+            self.wait = SLOWEST.min(2 * self.wait);
+        }
+        (self.asked.difference(self.replied), self.message.clone())
     }
 }
 
@@ -132,11 +144,28 @@ mod tests {
         let soon = Time::ZERO + RETRANSMIT / 2;
         let late = Time::ZERO + RETRANSMIT;
         assert!(!quorum.is_due(soon) && quorum.is_due(late));
-        assert_eq!(quorum.again(late), (all.without(node(2)), "vote"));
+        assert_eq!(quorum.again(true, late), (all.without(node(2)), "vote"));
         assert!(!quorum.is_due(late + RETRANSMIT / 2), "it has just spoken");
         quorum.turn((), "recover", all.without(node(1)));
         assert!(!quorum.answered(node(1)) && quorum.answered(node(2)) && quorum.answered(node(3)));
         assert!(quorum.is_answered());
+    }
+
+    #[test]
+    fn a_recovery_of_large_batches_asks_less_and_less_often() {
+        let mut quorum = PendingQuorum::new(Ballot::ZERO.next(node(1)), (), (), NodeSet::EMPTY, Time::ZERO);
+        let asked = |quorum: &mut PendingQuorum<(), ()>, are_large| {
+            let tenths = (0..=70).filter(|tenths| {
+                let now = Time::ZERO + RETRANSMIT / 2 * *tenths;
+                let is_due = quorum.is_due(now);
+                is_due.then(|| quorum.again(are_large, now)).is_some()
+            });
+            tenths.take(6).collect::<Vec<_>>()
+        };
+        assert_eq!(asked(&mut quorum, true), [2, 6, 14, 30, 62]);
+        quorum.turn((), (), NodeSet::EMPTY);
+        quorum.sent = Time::ZERO;
+        assert_eq!(asked(&mut quorum, false), [2, 4, 6, 8, 10, 12]);
     }
 
     #[test]

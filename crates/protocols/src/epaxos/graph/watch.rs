@@ -6,47 +6,85 @@
 //! on for ever, and nobody who asks the owner is answered. So each instance of an owner that lives and that becomes a
 //! no-op doubles the wait for its next ones, up to [`FOR_THE_SLOW`]; each that is decided otherwise halves it again.
 //! Who waits for an instance of an owner that dies waits no longer than that.
+//!
+//! **While large batches of an owner come, what it says of others is behind them on its way.** Where links are full
+//! that takes seconds, and a recovery, or a question for what is missing, would bring the same batches a second time.
+//! So the wait begins anew with each of them, and lasts for as long as the next may take at [`SLOWEST`], up to
+//! [`FULL_LINK`] in all; not where its owner has fallen silent, or somebody has begun to recover.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use quorate_blocks::instance::Instance;
-use quorate_core::{NodeId, Random, Time, mutation};
+use quorate_core::{NodeId, Random, Rate, Time, mutation};
 
 /// The longest wait for an instance of an owner that is slow, unless the first wait is longer.
 const FOR_THE_SLOW: Duration = Duration::from_secs(2);
+/// The longest wait for an instance of an owner whose large batches come.
+const FULL_LINK: Duration = Duration::from_secs(10);
+/// What a link carries on which large batches are waited for.
+pub const SLOWEST: Rate = Rate::mbit(2);
+/// Bytes of a large batch.
+pub const LARGE: usize = 16 << 10;
 /// How often a wait is doubled, at most.
 const DOUBLINGS: u32 = 8;
 
 /// See the file comment.
 #[derive(Debug, Default)]
 pub struct Watch {
-    stuck: BTreeMap<Instance, Time>,
+    stuck: BTreeMap<Instance, Wait>,
     /// How often the wait for an owner's instances is doubled.
     slow: BTreeMap<NodeId, u32>,
+    /// Of each owner whose large batches come: its last one, and until when another may be on its way behind it.
+    large: BTreeMap<NodeId, (u64, Time)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Wait {
+    since: Time,
+    until: Time,
 }
 
 impl Watch {
     /// These do not get on, and those that are not named do again. Each is due after a wait between the given and twice
-    /// that. Whether any was here before; [`due`](Self::due) tells which to take over.
+    /// that, and may be behind large batches of its owner or not. Whether any was here before that is not behind
+    /// others; [`due`](Self::due) tells which to take over.
     pub fn look(
         &mut self,
-        stuck: impl IntoIterator<Item = (Instance, Duration)>,
+        stuck: impl IntoIterator<Item = (Instance, Duration, bool)>,
         now: Time,
         random: &mut Random,
     ) -> bool {
         let before = std::mem::take(&mut self.stuck);
         let mut again = false;
-        for (instance, patience) in stuck {
-            let until = before.get(&instance).copied();
-            again |= until.is_some();
-            let until = until.unwrap_or_else(|| match patience {
-                Duration::ZERO => now,
-                patience => now + random.between(patience, 2 * patience),
+        for (instance, patience, is_behind) in stuck {
+            let mut wait = before.get(&instance).copied().unwrap_or_else(|| match patience {
+                Duration::ZERO => Wait { since: now, until: now },
+                patience => Wait { since: now, until: now + random.between(patience, 2 * patience) },
             });
-            self.stuck.insert(instance, until);
+            match is_behind && now.since(wait.since) < FULL_LINK {
+                true => wait.until = wait.until.max(now + patience),
+                false => again |= before.contains_key(&instance),
+            }
+            self.stuck.insert(instance, wait);
         }
         again
+    }
+
+    /// The batch of an instance has come from its owner, of so many bytes.
+    pub fn on_batch(&mut self, instance: Instance, bytes: usize, now: Time) {
+        if bytes >= LARGE && !mutation::active("epaxos/recovers-what-is-on-its-way") {
+            let (last, until) = self.large.entry(instance.owner()).or_default();
+            *last = instance.index().max(*last);
+            *until = (now + SLOWEST.transmission(bytes)).max(*until);
+        }
+    }
+
+    /// Whether large batches of its owner come, or came so long ago, and what it says of this instance is behind them:
+    /// its batch is here, or a later one than all that have come.
+    pub fn is_behind_others(&self, instance: Instance, is_here: bool, patience: Duration, now: Time) -> bool {
+        let large = self.large.get(&instance.owner());
+        large.is_some_and(|(last, until)| (is_here || instance.index() > *last) && now < *until + patience)
     }
 
     /// An instance of another is decided: as a no-op though its owner lives, or not.
@@ -71,7 +109,7 @@ impl Watch {
 
     /// Takes out the first few whose time is up.
     pub fn due(&mut self, limit: usize, now: Time) -> Vec<Instance> {
-        let due = self.stuck.iter().filter(|(_, until)| **until <= now).map(|(instance, _)| *instance);
+        let due = self.stuck.iter().filter(|(_, wait)| wait.until <= now).map(|(instance, _)| *instance);
         let due: Vec<_> = due.take(limit).collect();
         self.stuck.retain(|instance, _| !due.contains(instance));
         due
@@ -90,15 +128,43 @@ mod tests {
         let wait = Duration::from_millis(10);
         let (mut watch, mut random) = (Watch::default(), Random::new(1));
         let mut now = Time::ZERO;
-        assert!(!watch.look([(at(1), wait), (at(2), Duration::ZERO), (at(3), wait)], now, &mut random));
+        let look = |watch: &mut Watch, stuck: &[(u64, Duration)], now, random: &mut Random| {
+            watch.look(stuck.iter().map(|(index, wait)| (at(*index), *wait, false)), now, random)
+        };
+        assert!(!look(&mut watch, &[(1, wait), (2, Duration::ZERO), (3, wait)], now, &mut random));
         assert_eq!(watch.due(9, now), [at(2)], "without a wait");
         now += 2 * wait;
-        assert!(watch.look([(at(1), wait), (at(4), wait)], now, &mut random), "1 is still stuck");
+        assert!(look(&mut watch, &[(1, wait), (4, wait)], now, &mut random), "1 is still stuck");
         assert_eq!(watch.due(9, now), [at(1)], "3 gets on, 4 has just begun");
         assert_eq!(watch.due(9, now), []);
         watch.rest(at(4));
-        watch.look([(at(4), wait)], now, &mut random);
+        look(&mut watch, &[(4, wait)], now, &mut random);
         assert_eq!(watch.due(9, now + wait / 2), [], "it waits anew");
+    }
+
+    #[test]
+    fn what_is_behind_large_batches_waits_from_each_of_them_on_but_not_for_ever() {
+        let owner = NodeId::new(1).expect("an id");
+        let instance = Instance::new(owner, 1);
+        let (mut watch, mut random) = (Watch::default(), Random::new(1));
+        let wait = Duration::from_millis(500);
+        let mut now = Time::ZERO;
+        let (before, after) = (Instance::new(owner, 1), Instance::new(owner, 3));
+        watch.on_batch(Instance::new(owner, 2), LARGE - 1, now);
+        assert!(!watch.is_behind_others(after, false, wait, now));
+        watch.on_batch(Instance::new(owner, 2), LARGE, now);
+        assert!(!watch.is_behind_others(before, false, wait, now), "it was lost");
+        assert!(watch.is_behind_others(before, true, wait, now), "its decision may come");
+        let next = now + SLOWEST.transmission(LARGE) + wait;
+        assert!(watch.is_behind_others(after, false, wait, now));
+        assert!(!watch.is_behind_others(after, false, wait, next));
+        while now < Time::ZERO + FULL_LINK {
+            assert!(!watch.look([(instance, wait, true)], now, &mut random), "it is not missing");
+            assert_eq!(watch.due(9, now), []);
+            now += wait;
+        }
+        assert!(watch.look([(instance, wait, true)], now, &mut random));
+        assert_eq!(watch.due(9, now), [instance]);
     }
 
     #[test]

@@ -3,16 +3,15 @@
 use quorate_blocks::catchup;
 use quorate_blocks::instance::{Frontier, Instance};
 use quorate_blocks::state::Replicated;
-use quorate_core::{Context, Fact, NodeId, mutation};
+use quorate_core::{Context, Fact, NodeId, Time, mutation};
 
 use super::image::{self, Executed, Remembered};
 use super::message::{Host, Message, Progress, Record};
 use super::{Learner, MAX_GAP};
 use crate::epaxos::graph::Graph;
-use crate::epaxos::graph::pending_quorums::RETRANSMIT;
 
 /// Bytes that answer one `Ask`, about.
-const ANSWER_BYTES: usize = 1 << 20;
+pub(super) const ANSWER_BYTES: usize = 1 << 20;
 
 impl Learner {
     /// A peer's learner speaks. Whether instances have gone because a snapshot came.
@@ -32,7 +31,7 @@ impl Learner {
                 cx.send(from, Message::Answered { more: false }.into());
             }
             Message::Answered { more } => {
-                if self.asked.take().is_some() && more {
+                if self.asking.on_answer(self.committed) && more {
                     self.ask_one_of(vec![from], cx);
                 }
             }
@@ -71,21 +70,41 @@ impl Learner {
         }
     }
 
+    /// Tells somebody who asks about an instance that it is committed. If it is executed and no longer here, that one
+    /// needs a snapshot.
+    pub fn tell<M: Host>(&self, to: NodeId, instance: Instance, cx: &mut Context<'_, M>) {
+        match self.table.get(&instance) {
+            Some(held) => cx.send(to, M::commit(instance, held.value(), held.state.deps)),
+            None => cx.send(to, Message::Progress(self.progress()).into()),
+        }
+    }
+
     /// Something is missing and does not come: asks somebody who has it.
     pub fn ask<M: Host>(&mut self, cx: &mut Context<'_, M>) {
-        self.ask_one_of(self.watermarks.ahead_of(&self.committed), cx);
+        if self.asking.is_due(cx.now()) {
+            self.ask_one_of(self.watermarks.ahead_of(&self.committed), cx);
+        }
+    }
+
+    /// Whether there are large batches.
+    pub fn are_large(&self) -> bool {
+        self.asking.are_large()
+    }
+
+    /// A batch has come from its owner, of so many bytes.
+    pub fn on_batch(&mut self, bytes: usize, now: Time) {
+        self.asking.on_batch(bytes, now);
     }
 
     /// Asks one of these for what is missing; for a snapshot, if it has nothing else.
     fn ask_one_of<M: Host>(&mut self, sources: Vec<NodeId>, cx: &mut Context<'_, M>) {
-        // The answer may be long, and on its way.
-        if sources.is_empty() || self.asked.is_some_and(|at| cx.now().since(at) < RETRANSMIT) {
+        if sources.is_empty() {
             return;
         }
         let source = *cx.random().pick(&sources);
         let has_it = |node: NodeId| self.watermarks.peer(node).collected.within(&self.committed);
         if has_it(source) {
-            self.asked = Some(cx.now());
+            self.asking.ask(self.committed, cx.now());
             cx.send(source, Message::Ask { committed: self.committed }.into());
             return;
         }

@@ -81,7 +81,12 @@ impl Message {
 
     /// Whether it may wait for what is urgent.
     pub fn class(&self) -> Class {
-        if let Message::Catchup(message) = self { message.class() } else { Class::Urgent }
+        match self {
+            Message::Catchup(message) => message.class(),
+            // Behind the decisions that it ends.
+            Message::Answered { .. } => Class::Write,
+            _ => Class::Urgent,
+        }
     }
 
     /// When it arrives in an exploration: how far replicas are only matters to what they forget, and their clocks to

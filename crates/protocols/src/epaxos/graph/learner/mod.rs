@@ -9,6 +9,7 @@
 //! | [`message`] | what learners say, and records |
 //! | `requests.rs` | the clients' side: batches of writes and reads, expiry, replies |
 //! | `gc_watermarks.rs` | how far everybody is, and what may therefore be forgotten |
+//! | `asking.rs` | how often others are asked for what is missing |
 //! | `catchup.rs` | missed decisions and snapshots |
 //! | `clock.rs` | the time of a batch |
 //! | `progress.rs` | telling others how far this one is, and collecting what nobody needs |
@@ -30,6 +31,7 @@
 //! - *What others depend on exists*, also if nothing else was ever heard of it: its owner may be gone for good, and
 //!   nobody but those who learn a decision that depends on it can find out what became of it.
 
+mod asking;
 mod catchup;
 mod clock;
 mod forgetting;
@@ -56,6 +58,7 @@ use quorate_core::{
     Time, digest, mutation,
 };
 
+use self::asking::Asking;
 use self::forgetting::Forgetting;
 use self::gc_watermarks::GcWatermarks;
 use self::image::LearnerLoading;
@@ -161,8 +164,8 @@ pub struct Learner {
     source: Source,
     /// How much the last snapshot that came had executed: the next must be another.
     wanted: u64,
-    /// When somebody was asked for what is missing, until all of the answer has come.
-    asked: Option<Time>,
+    /// Of what is missing.
+    asking: Asking,
 }
 
 impl Learner {
@@ -197,7 +200,7 @@ impl Learner {
             catchup: Catchup::default(),
             source: Source::default(),
             wanted: 0,
-            asked: None,
+            asking: Asking::default(),
             state,
             config,
         };
@@ -388,15 +391,6 @@ impl Learner {
         whole
     }
 
-    /// Tells somebody who asks about an instance that it is committed. If it is executed and no longer here, that one
-    /// needs a snapshot.
-    pub fn tell<M: Host>(&self, to: NodeId, instance: Instance, cx: &mut Context<'_, M>) {
-        match self.table.get(&instance) {
-            Some(held) => cx.send(to, M::commit(instance, held.value(), held.state.deps)),
-            None => cx.send(to, Message::Progress(self.progress()).into()),
-        }
-    }
-
     /// This replica, and those that were heard lately.
     pub fn present(&self, now: Time) -> NodeSet {
         self.watermarks.present(now).union(NodeSet::from_iter([self.me]))
@@ -466,6 +460,7 @@ impl Learner {
         if deps.contains(instance) || !self.admits(instance) || self.graph.contains(instance) {
             return false;
         }
+        self.asking.on_batch(value.as_ref().map_or(0, Bytes::len), cx.now());
         let held = self.table.entry(instance).or_default();
         let decided = held.is_committed().then_some((held.state.noop, held.state.deps));
         if !held.take(&value) {

@@ -1,0 +1,85 @@
+//! How often others are asked for what is missing. An answer is long: where links are full it is on its way for
+//! seconds, and more questions would bring it as often.
+
+use std::time::Duration;
+
+use quorate_blocks::instance::Frontier;
+use quorate_core::Time;
+
+use super::catchup::ANSWER_BYTES;
+use crate::epaxos::graph::{LARGE, RETRANSMIT, SLOWEST};
+
+/// See the file comment.
+#[derive(Debug, Default)]
+pub struct Asking {
+    /// When somebody was asked, and all that was committed here then; until all of the answer has come.
+    asked: Option<(Time, Frontier)>,
+    /// How often somebody was asked again since an answer has come.
+    unanswered: u32,
+    /// When a large batch came last.
+    large: Option<Time>,
+}
+
+impl Asking {
+    /// A batch has come, of so many bytes.
+    pub fn on_batch(&mut self, bytes: usize, now: Time) {
+        if bytes >= LARGE {
+            self.large = Some(now);
+        }
+    }
+
+    /// Whether there are large batches.
+    pub fn are_large(&self) -> bool {
+        self.large.is_some()
+    }
+
+    /// Whether to ask now: no answer can be on its way.
+    pub fn is_due(&self, now: Time) -> bool {
+        let longest = SLOWEST.transmission(ANSWER_BYTES);
+        let is_busy = self.large.is_some_and(|at| now.since(at) < longest);
+        let patience: Duration = match (is_busy, self.are_large()) {
+            (true, _) => longest,
+            (false, true) => longest.min(RETRANSMIT * (1 << self.unanswered.min(8))),
+            (false, false) => RETRANSMIT,
+        };
+        self.asked.is_none_or(|(at, _)| now.since(at) >= patience)
+    }
+
+    /// Somebody is asked; so much is committed here.
+    pub fn ask(&mut self, committed: Frontier, now: Time) {
+        self.unanswered += u32::from(self.asked.replace((now, committed)).is_some());
+    }
+
+    /// An answer has come. Whether it has brought anything, so that the next question brings something else.
+    pub fn on_answer(&mut self, committed: Frontier) -> bool {
+        self.unanswered = 0;
+        self.asked.take().is_some_and(|(_, before)| before != committed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_is_repeated_less_and_less_often_and_not_while_its_answer_may_be_on_its_way() {
+        let (mut asking, mut asked) = (Asking::default(), Vec::new());
+        let at = |tenths: u32| Time::ZERO + RETRANSMIT / 2 * tenths;
+        assert!(asking.is_due(at(0)));
+        asking.ask(Frontier::default(), at(0));
+        assert!(!asking.is_due(at(1)) && asking.is_due(at(2)));
+        asking = Asking { large: Some(at(0)), ..Asking::default() };
+        for tenths in 50..170 {
+            if asking.is_due(at(tenths)) {
+                asking.ask(Frontier::default(), at(tenths));
+                asked.push(tenths);
+            }
+        }
+        assert_eq!(asked, [50, 52, 56, 64, 80, 112, 154], "in the end every 4.2 s");
+        assert!(!asking.on_answer(Frontier::default()), "it has brought nothing");
+        asking.ask(Frontier::default(), at(170));
+        assert!(asking.is_due(at(172)));
+        asking.on_batch(LARGE, at(172));
+        assert!(!asking.is_due(at(211)) && asking.is_due(at(212)));
+    }
+}
