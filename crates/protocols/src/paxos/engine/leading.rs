@@ -170,8 +170,9 @@ impl<P: Policy> Replica<P> {
         self.send_accept(self.configuration.1.all().difference(dispensable), slot, (value, spread), cx);
     }
 
-    /// Those that are far behind, if there are enough without them: new values would only keep what they miss, or what
-    /// else is under way to them, waiting. They ask for these when they hear that they are chosen.
+    /// Those that are far behind, if there are enough without them and no vote demands theirs: new values would only
+    /// keep what they miss, or what else is under way to them, waiting. They ask for these when they hear that they are
+    /// chosen.
     fn dispensable(&self, now: Time) -> NodeSet {
         let Role::Leader(leading) = &self.role else { return NodeSet::EMPTY };
         let far_behind = leading.peers.iter().filter(|(_, peer)| peer.is_far_behind(now));
@@ -179,6 +180,7 @@ impl<P: Policy> Replica<P> {
         if far_behind.is_empty() {
             return far_behind;
         }
+        let far_behind = far_behind.difference(leading.proposals.demanded());
         let mut tally = self.tally();
         for node in self.there(now).difference(far_behind).iter() {
             tally.add(node);
@@ -511,7 +513,6 @@ impl<P: Policy> Replica<P> {
                 if now.since(proposal.sent) < RETRANSMIT {
                     continue;
                 }
-                let dispensable = dispensable.difference(proposal.demanded());
                 let is_late = |node: &NodeId| {
                     let in_flight = peers.get(node).map(|peer| &peer.in_flight);
                     proposal.left_out.contains(*node) || in_flight.is_none_or(|sent| sent.is_late(slot, now))

@@ -194,11 +194,6 @@ impl Proposal {
         self.tracker.missing().union(pending).union(short)
     }
 
-    /// Whose votes it needs beside a majority.
-    pub fn demanded(&self) -> NodeSet {
-        self.tracker.demanded()
-    }
-
     /// Who has voted for it and holds the shards that it is to have, if they are as many as must vote.
     pub fn supporters(&self) -> Option<NodeSet> {
         let short = self.spread.filter(|_| !mutation::active("slots/short-voters-support"));
@@ -226,6 +221,12 @@ impl Proposals {
     /// The next free slot.
     pub fn next(&self) -> u64 {
         self.start + self.open.len() as u64
+    }
+
+    /// Whose votes those under way need beside a majority, as far as is known.
+    pub fn demanded(&self) -> NodeSet {
+        let demanded = self.open.iter().flatten().map(|proposal| proposal.tracker.demanded());
+        demanded.fold(NodeSet::EMPTY, NodeSet::union)
     }
 
     /// How many are under way.
