@@ -97,8 +97,8 @@ impl Link {
 /// Whose turn it is on a link, of writes and of bulk.
 ///
 /// A message that has begun goes on until it has left whole: a receiver puts two together at a time, one of them
-/// urgent. Then writes go first, but where bulk waits meanwhile, it has half of the link: there may be writes without
-/// an end, and a replica that is behind gets all that it lacks as bulk.
+/// urgent. Then writes go first and gossip last, but where bulk waits meanwhile, it has half of the link: there may be
+/// writes without an end, and a replica that is behind gets all that it lacks as bulk.
 #[derive(Debug, Default)]
 pub struct Turns {
     /// The class of a message that has been sent in part.
@@ -114,10 +114,10 @@ impl Turns {
     }
 
     /// Of which class the next message is, if it waits, and otherwise.
-    pub fn order(&self) -> [Class; 2] {
+    pub fn order(&self) -> [Class; 3] {
         match self.waited >= FRAME as i64 && !mutation::active("link/bulk-waits-for-writes") {
-            true => [Class::Bulk, Class::Write],
-            false => [Class::Write, Class::Bulk],
+            true => [Class::Bulk, Class::Write, Class::Gossip],
+            false => [Class::Write, Class::Bulk, Class::Gossip],
         }
     }
 
@@ -126,11 +126,12 @@ impl Turns {
         self.begun = (!ends).then_some(class);
         let bytes = bytes as i64;
         match class {
+            Class::Urgent | Class::Gossip => {}
             Class::Bulk if writes => self.waited -= bytes,
             Class::Bulk => self.waited = 0,
-            _ if bulk => self.waited += bytes,
+            Class::Write if bulk => self.waited += bytes,
             // What bulk had too much of is given back even where none waits.
-            _ => self.waited = (self.waited + bytes).min(0),
+            Class::Write => self.waited = (self.waited + bytes).min(0),
         }
     }
 
@@ -145,7 +146,7 @@ impl Turns {
 #[derive(Debug)]
 pub struct Line<T> {
     /// A queue for each class, the urgent one first.
-    waiting: [VecDeque<Waiting<T>>; 3],
+    waiting: [VecDeque<Waiting<T>>; 4],
     turns: Turns,
     free_at: Time,
     /// When its interface served it last, in frames of all links.
@@ -236,10 +237,11 @@ impl Interface {
 
     /// When the next frame of these links begins, and on which of them; none if nothing waits.
     pub fn next<'a, K, T: 'a>(&self, lines: impl Iterator<Item = (K, &'a Line<T>)>) -> Option<(Time, K)> {
-        let second = self.turns.order()[1];
+        let order = self.turns.order();
         let next = lines.filter_map(|(key, line)| {
             let (at, class) = line.next(self)?;
-            Some(((at, class != Class::Urgent, class == second, line.served), key))
+            let rank = order.iter().position(|other| *other == class);
+            Some(((at, rank, line.served), key))
         });
         next.min_by_key(|(order, _)| *order).map(|((at, ..), key)| (at, key))
     }
@@ -381,6 +383,17 @@ mod tests {
         let order = [1, 2, 12, 3, 7, 8, 4, 9, 5, 10, 6, 11];
         let expected = order.iter().zip(1..).map(|(message, count)| (*message, at(0) + count * frame));
         assert_eq!(left(&mut interface, &mut lines, [rate], at(10_000)), expected.collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn gossip_goes_last_however_long_it_waits() {
+        let rate = Some(Rate::mbit(8));
+        let (mut interface, mut lines) = (Interface::default(), [Line::default()]);
+        lines[0].push(Class::Gossip, at(0), FRAME, 1);
+        (2..=4).for_each(|bulk| lines[0].push(Class::Bulk, at(0), FRAME, bulk));
+        (5..=7).for_each(|write| lines[0].push(Class::Write, at(0), FRAME, write));
+        let left = left(&mut interface, &mut lines, [rate], at(10_000));
+        assert_eq!(left.iter().map(|(message, _)| *message).collect::<Vec<_>>(), [5, 2, 6, 3, 7, 4, 1]);
     }
 
     #[test]

@@ -32,8 +32,16 @@ pub enum Class {
     /// When nothing urgent waits, a frame ([`FRAME`](crate::link::FRAME)) at a time: what clients write, or have read.
     /// There may be more of it than the link carries.
     Write,
-    /// When nothing of the others waits, a frame at a time: it is large, and late is good enough.
+    /// In turn with writes, a frame at a time ([`Turns`](crate::link::Turns)): it is large, and late is good enough,
+    /// but not for ever.
     Bulk,
+    /// When nothing of the others waits, a frame at a time: what spares its receiver to fetch it later.
+    Gossip,
+}
+
+impl Class {
+    /// All of them, the first to go first.
+    pub const ALL: [Class; 4] = [Class::Urgent, Class::Write, Class::Bulk, Class::Gossip];
 }
 
 /// When messages of a type arrive in an exploration of all behaviours (`quorate sim --explore`). To take more orders

@@ -81,7 +81,7 @@ pub fn frame(data: &[u8]) {
     let (again, same) = frames(cuts(&input, split));
     assert_eq!((&found, &error), (&again, &same), "another split of the input");
     for frame in &found {
-        for class in [Class::Urgent, Class::Write, Class::Bulk] {
+        for class in Class::ALL {
             let (again, error) = frames([&written(frame, class)[..]]);
             assert!(
                 error.is_none() && again.iter().eq([frame]),

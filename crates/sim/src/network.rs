@@ -210,7 +210,7 @@ impl Network {
             Class::Urgent => 0,
             // In order with what is urgent, where there is no telling when it leaves.
             Class::Write => usize::from(link.rate.is_some()),
-            Class::Bulk => 2,
+            Class::Bulk | Class::Gossip => 2,
         };
         let free_at = link.lanes[..=lane].iter().map(|lane| lane.free_at).max().unwrap_or(0);
         let lane = &mut link.lanes[lane];

@@ -325,7 +325,9 @@ impl Encoded {
                 self.full.iter().for_each(|piece| piece.queue(None, output.urgent()));
                 self.last.queue(Some(&ends_of(from, to)), output.urgent());
             }
-            Class::Write | Class::Bulk => self.clone().frames(from, to).for_each(|frame| output.push(frame)),
+            Class::Write | Class::Bulk | Class::Gossip => {
+                self.clone().frames(from, to).for_each(|frame| output.push(frame))
+            }
         }
     }
 

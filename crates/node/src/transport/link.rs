@@ -256,7 +256,7 @@ impl Link {
 
     /// Bytes of all classes that wait.
     pub(super) fn total(&self) -> usize {
-        [Class::Urgent, Class::Write, Class::Bulk].into_iter().map(|class| self.waiting(class)).sum()
+        Class::ALL.into_iter().map(|class| self.waiting(class)).sum()
     }
 
     /// When something is due if nothing happens.

@@ -30,6 +30,7 @@ pub struct Output {
     next: SendQueue,
     writes: Waiting,
     bulk: Waiting,
+    gossip: Waiting,
     turns: Turns,
 }
 
@@ -47,12 +48,13 @@ impl Output {
             Class::Urgent => self.next.len(),
             Class::Write => self.writes.bytes,
             Class::Bulk => self.bulk.bytes,
+            Class::Gossip => self.gossip.bytes,
         }
     }
 
     /// Bytes of all classes that wait.
     pub fn total(&self) -> usize {
-        self.next.len() + self.writes.bytes + self.bulk.bytes
+        self.next.len() + self.writes.bytes + self.bulk.bytes + self.gossip.bytes
     }
 
     /// Whether nothing waits.
@@ -69,32 +71,39 @@ impl Output {
     pub(super) fn push(&mut self, frame: EncodedFrame) {
         let waiting = match frame.class() {
             Class::Urgent => return frame.queue(&mut self.next),
-            Class::Write => &mut self.writes,
-            Class::Bulk => &mut self.bulk,
+            class => self.waiting(class),
         };
         waiting.bytes += frame.bytes();
         waiting.frames.push_back(frame);
     }
 
-    /// Takes what goes next behind what is urgent: writes, of so many bytes before the last, or a frame of bulk.
+    /// What waits of a class that is not urgent.
+    fn waiting(&mut self, class: Class) -> &mut Waiting {
+        match class {
+            Class::Urgent => unreachable!("it does not wait for its turn"),
+            Class::Write => &mut self.writes,
+            Class::Bulk => &mut self.bulk,
+            Class::Gossip => &mut self.gossip,
+        }
+    }
+
+    /// Takes what goes next behind what is urgent: writes, of so many bytes before the last, or a frame of another
+    /// class.
     fn begin(&mut self) {
         while self.next.len() < GATHERED {
-            let waits = |class: &Class| match class {
-                Class::Write => !self.writes.frames.is_empty(),
-                _ => !self.bulk.frames.is_empty(),
-            };
-            let Some(class) = self.turns.begun().or_else(|| self.turns.order().into_iter().find(waits))
-            else {
-                return;
-            };
-            if class == Class::Bulk && !self.next.is_empty() {
+            let turn = self.turns.begun().or_else(|| {
+                let mut order = self.turns.order().into_iter();
+                order.find(|class| self.len(*class) > 0)
+            });
+            let Some(class) = turn else { return };
+            if class != Class::Write && !self.next.is_empty() {
                 return;
             }
-            let waiting = if class == Class::Write { &mut self.writes } else { &mut self.bulk };
+            let waiting = self.waiting(class);
             let Some(frame) = waiting.frames.pop_front() else { return };
             let bytes = frame.bytes();
             waiting.bytes -= bytes;
-            let others = [!self.writes.frames.is_empty(), !self.bulk.frames.is_empty()];
+            let others = [Class::Write, Class::Bulk].map(|class| self.len(class) > 0);
             self.turns.sent((class, frame.ends()), bytes, others);
             frame.queue(&mut self.next);
         }

@@ -94,7 +94,7 @@ impl Message {
     pub fn class(&self) -> Class {
         match self {
             Message::Reconstruct { .. } => Class::Urgent,
-            Message::Shards { .. } => Class::Bulk,
+            Message::Shards { .. } => Class::Gossip,
         }
     }
 
