@@ -42,7 +42,7 @@ pub use context::{Answered, Context, Instant, Outbox, Outgoing, Recipients};
 pub use fact::{Fact, Until};
 pub use id::{GroupId, NodeId, NodeSet, ProcessId, ProxyId, RequestId};
 pub use level::FeatureLevel;
-pub use link::{Interface, Line, Link, Rate, Turns};
+pub use link::{ClassScheduler, Interface, Line, Link, Rate};
 pub use machine::{
     Arrival, Capabilities, Class, Configs, Consistency, Diskless, GROUP_MEMORY, Group, Image, MEMORY,
     Machine, Marginal, Message, Never, PeerStatus, Piece, Protocol, Proxy, Release, Replica, Salvaged, Saved,

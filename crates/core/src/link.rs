@@ -4,8 +4,9 @@
 //! Messages go over a link in frames of at most [`FRAME`] bytes, one after another at the link's rate, and all links of
 //! a process share its **interface**, which has a rate of its own: a frame takes as long as the slower of the two does.
 //! What is urgent goes before writes and bulk, which therefore keep it waiting for a frame at most; writes and bulk go
-//! in turn ([`Turns`]); within a class, messages go in their order. The interface serves its links in turn, and writes
-//! and bulk of different ones as a link does its own. A message that has left whole is under way for the delay.
+//! in turn ([`ClassScheduler`]); within a class, messages go in their order. The interface serves its links in turn,
+//! and writes and bulk of different ones as a link does its own. A message that has left whole is under way for the
+//! delay.
 //!
 //! When a frame begins is decided when the link and the interface are free, so that a rate that changes is that of
 //! everything that waits.
@@ -94,20 +95,20 @@ impl Link {
     }
 }
 
-/// Whose turn it is on a link, of writes and of bulk.
+/// Which class a link sends next: writes and bulk share it by a deficit in bytes (deficit round robin).
 ///
 /// A message that has begun goes on until it has left whole: a receiver puts two together at a time, one of them
 /// urgent. Then writes go first and gossip last, but where bulk waits meanwhile, it has half of the link: there may be
 /// writes without an end, and a replica that is behind gets all that it lacks as bulk.
 #[derive(Debug, Default)]
-pub struct Turns {
+pub struct ClassScheduler {
     /// The class of a message that has been sent in part.
     begun: Option<Class>,
     /// Bytes that bulk has had to wait for, less those of bulk that went instead.
     waited: i64,
 }
 
-impl Turns {
+impl ClassScheduler {
     /// The class of the message that has begun, of which the next frame is.
     pub fn begun(&self) -> Option<Class> {
         self.begun
@@ -146,8 +147,8 @@ impl Turns {
 #[derive(Debug)]
 pub struct Line<T> {
     /// A queue for each class, the urgent one first.
-    waiting: [VecDeque<Waiting<T>>; 4],
-    turns: Turns,
+    waiting: [VecDeque<Waiting<T>>; Class::ALL.len()],
+    scheduler: ClassScheduler,
     free_at: Time,
     /// When its interface served it last, in frames of all links.
     served: u64,
@@ -165,7 +166,12 @@ struct Waiting<T> {
 
 impl<T> Default for Line<T> {
     fn default() -> Self {
-        Line { waiting: Default::default(), turns: Turns::default(), free_at: Time::ZERO, served: 0 }
+        Line {
+            waiting: Default::default(),
+            scheduler: ClassScheduler::default(),
+            free_at: Time::ZERO,
+            served: 0,
+        }
     }
 }
 
@@ -194,10 +200,10 @@ impl<T> Line<T> {
             let first = self.waiting[class as usize].front()?;
             Some((free.max(first.ready), class))
         };
-        let rest = match self.turns.begun() {
+        let rest = match self.scheduler.begun() {
             Some(class) => begins(class),
             // The first of those that are ready first.
-            None => self.turns.order().into_iter().filter_map(begins).min_by_key(|(at, _)| *at),
+            None => self.scheduler.order().into_iter().filter_map(begins).min_by_key(|(at, _)| *at),
         };
         begins(Class::Urgent).into_iter().chain(rest).min()
     }
@@ -210,7 +216,7 @@ pub struct Interface {
     free_at: Time,
     /// Frames that were sent.
     served: u64,
-    turns: Turns,
+    scheduler: ClassScheduler,
 }
 
 impl Interface {
@@ -237,7 +243,7 @@ impl Interface {
 
     /// When the next frame of these links begins, and on which of them; none if nothing waits.
     pub fn next<'a, K, T: 'a>(&self, lines: impl Iterator<Item = (K, &'a Line<T>)>) -> Option<(Time, K)> {
-        let order = self.turns.order();
+        let order = self.scheduler.order();
         let next = lines.filter_map(|(key, line)| {
             let (at, class) = line.next(self)?;
             let rank = order.iter().position(|other| *other == class);
@@ -259,8 +265,8 @@ impl Interface {
         if class != Class::Urgent {
             let waits =
                 |class: Class| line.waiting[class as usize].front().is_some_and(|first| first.ready <= at);
-            line.turns.sent((class, ends), bytes, [waits(Class::Write), waits(Class::Bulk)]);
-            self.turns.sent_frame(class, bytes);
+            line.scheduler.sent((class, ends), bytes, [waits(Class::Write), waits(Class::Bulk)]);
+            self.scheduler.sent_frame(class, bytes);
         }
         self.free_at = at + transmission(self.rate, bytes);
         line.free_at = at + transmission(rate, bytes);

@@ -32,8 +32,8 @@ pub enum Class {
     /// When nothing urgent waits, a frame ([`FRAME`](crate::link::FRAME)) at a time: what clients write, or have read.
     /// There may be more of it than the link carries.
     Write,
-    /// In turn with writes, a frame at a time ([`Turns`](crate::link::Turns)): it is large, and late is good enough,
-    /// but not for ever.
+    /// In turn with writes, a frame at a time ([`ClassScheduler`](crate::link::ClassScheduler)): it is large, and late
+    /// is good enough, but not for ever.
     Bulk,
     /// When nothing of the others waits, a frame at a time: what spares its receiver to fetch it later.
     Gossip,

@@ -97,7 +97,7 @@ pub(super) struct EmulatedLink {
     /// What has left, in order of the times at which it arrives.
     left: VecDeque<(Time, Parcel)>,
     /// Bytes that wait, of each class.
-    bytes: [usize; 4],
+    bytes: [usize; Class::ALL.len()],
 }
 
 /// A frame on its way. Those of a message arrive one by one: a long one that came all at once, when it has left whole,
@@ -156,7 +156,7 @@ impl EmulatedLink {
 
     /// Whether nothing is under way.
     pub(super) fn is_empty(&self) -> bool {
-        self.bytes == [0; 4]
+        self.bytes.iter().all(|bytes| *bytes == 0)
     }
 
     /// Bytes of a class that are under way.

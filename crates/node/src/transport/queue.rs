@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Write};
 
 use bytes::{Buf, Bytes, BytesMut};
-use quorate_core::{Class, Turns};
+use quorate_core::{Class, ClassScheduler};
 
 use super::frame::EncodedFrame;
 
@@ -31,7 +31,7 @@ pub struct Output {
     writes: Waiting,
     bulk: Waiting,
     gossip: Waiting,
-    turns: Turns,
+    scheduler: ClassScheduler,
 }
 
 /// Frames of a class.
@@ -54,7 +54,7 @@ impl Output {
 
     /// Bytes of all classes that wait.
     pub fn total(&self) -> usize {
-        self.next.len() + self.writes.bytes + self.bulk.bytes + self.gossip.bytes
+        Class::ALL.into_iter().map(|class| self.len(class)).sum()
     }
 
     /// Whether nothing waits.
@@ -91,8 +91,8 @@ impl Output {
     /// class.
     fn begin(&mut self) {
         while self.next.len() < GATHERED {
-            let turn = self.turns.begun().or_else(|| {
-                let mut order = self.turns.order().into_iter();
+            let turn = self.scheduler.begun().or_else(|| {
+                let mut order = self.scheduler.order().into_iter();
                 order.find(|class| self.len(*class) > 0)
             });
             let Some(class) = turn else { return };
@@ -104,7 +104,7 @@ impl Output {
             let bytes = frame.bytes();
             waiting.bytes -= bytes;
             let others = [Class::Write, Class::Bulk].map(|class| self.len(class) > 0);
-            self.turns.sent((class, frame.ends()), bytes, others);
+            self.scheduler.sent((class, frame.ends()), bytes, others);
             frame.queue(&mut self.next);
         }
     }
@@ -314,7 +314,7 @@ mod tests {
         push(&mut output, Class::Bulk, 2, 1);
         push(&mut output, Class::Bulk, 3, 1);
         output.begin();
-        assert_eq!(output.turns.begun(), Some(Class::Bulk));
+        assert_eq!(output.scheduler.begun(), Some(Class::Bulk));
         (4..=7).for_each(|byte| push(&mut output, Class::Write, byte, FRAME - 100));
         push(&mut output, Class::Urgent, 8, 10);
         let mut socket = Vec::new();
@@ -328,7 +328,7 @@ mod tests {
         }
         // More than a frame of writes has gone before bulk where that waits.
         assert_eq!(order, [1, 8, 1, 4, 5, 2, 3, 6, 7]);
-        assert_eq!((output.turns.begun(), output.total()), (None, 0));
+        assert_eq!((output.scheduler.begun(), output.total()), (None, 0));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use quorate_blocks::instance::{Frontier, Instance};
 use quorate_blocks::{clients, embed_clients};
 use quorate_core::{Arrival, Class, Release, wire_enum};
 
-use crate::epaxos::graph::{LARGE, Vote, learner};
+use crate::epaxos::graph::{LARGE_BATCH, Vote, learner};
 
 /// A value on its way: the batch, empty for a no-op; `None`: the batch that the receiver has.
 pub type Value = Option<Bytes>;
@@ -166,7 +166,7 @@ impl quorate_core::Message for Message {
             Message::Learner(message) => message.class(),
             Message::PreAccept { .. } | Message::Accept { .. } | Message::Commit { .. } => Class::Write,
             // A recovery that brings much.
-            other if other.batch().is_some_and(|batch| batch.len() >= LARGE) => Class::Write,
+            other if other.batch().is_some_and(|batch| batch.len() >= LARGE_BATCH) => Class::Write,
             _ => Class::Urgent,
         }
     }

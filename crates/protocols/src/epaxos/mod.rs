@@ -37,7 +37,7 @@
 //!   show. A key's version grows while the key is there, and is never used twice (`blocks/state.rs`).
 
 mod graph;
-mod links;
+mod in_flight;
 pub mod message;
 mod proposing;
 mod recovery;

@@ -54,7 +54,7 @@ impl Replica {
             self.learner.entry(instance).state.pre_accept(deps, deps);
             self.learner.record(instance, cx);
             let step = Step::PreAccept { same: true, union: deps };
-            self.links.on_sent(self.others(), instance, value.len(), cx.now());
+            self.in_flight.on_sent(self.others(), instance, value.len(), cx.now());
             let message = Message::PreAccept { instance, value, deps };
             cx.send_all(self.others(), message.clone());
             let quorum = PendingQuorum::new(Ballot::ZERO, step, message, self.config.members(), cx.now());
@@ -95,7 +95,7 @@ impl Replica {
     pub(super) fn accept(&mut self, at: Attempt, proposal: Proposal, knowing: NodeSet, cx: &mut Cx<'_>) {
         let (instance, ballot) = at;
         let message = |value| Message::Accept { instance, ballot, value, deps: proposal.deps };
-        let knowing = self.with_those_to_whom_it_is_on_its_way(instance, knowing, cx.now());
+        let knowing = self.have_or_get_the_batch(instance, knowing, cx.now());
         let whole = self.learner.spread(instance, proposal.noop, knowing, message, cx);
         let quorum =
             PendingQuorum::new(ballot, Step::Accept(proposal), whole, self.config.members(), cx.now());
@@ -119,7 +119,7 @@ impl Replica {
         self.learner.record(id, cx);
         self.pending.end(id);
         self.note_pace(id, noop, cx.now());
-        let knowing = self.with_those_to_whom_it_is_on_its_way(id, knowing, cx.now());
+        let knowing = self.have_or_get_the_batch(id, knowing, cx.now());
         self.learner.spread(id, noop, knowing, |value| Message::Commit { instance: id, value, deps }, cx);
     }
 
@@ -141,9 +141,9 @@ impl Replica {
                 }
                 _ => {
                     let (silent, message) = quorum.again(are_large, now);
-                    let late = silent.difference(self.links.under_way_to(silent, instance, now));
+                    let late = silent.difference(self.in_flight.under_way_to(silent, instance, now));
                     if let Some(bytes) = message.batch().map(Bytes::len) {
-                        self.links.on_sent(late, instance, bytes, now);
+                        self.in_flight.on_sent(late, instance, bytes, now);
                     }
                     cx.send_all(late, message);
                 }
@@ -155,15 +155,10 @@ impl Replica {
 
     /// These, who have the batch of an instance, and those to whom an own one is on its way: it comes before what is
     /// said of it now.
-    fn with_those_to_whom_it_is_on_its_way(
-        &self,
-        instance: Instance,
-        knowing: NodeSet,
-        now: Time,
-    ) -> NodeSet {
+    fn have_or_get_the_batch(&self, instance: Instance, knowing: NodeSet, now: Time) -> NodeSet {
         match mutation::active("epaxos/batches-again") {
             true => knowing,
-            false => knowing.union(self.links.under_way_to(self.others(), instance, now)),
+            false => knowing.union(self.in_flight.under_way_to(self.others(), instance, now)),
         }
     }
 

@@ -44,7 +44,7 @@ impl Replica {
         let now = cx.now();
         let (mut stuck, mut waits) = (Vec::new(), false);
         let present = self.learner.present(now);
-        let is_full = self.links.are_full(present, now);
+        let is_full = self.in_flight.are_full(present, now);
         for instance in self.learner.undecided() {
             match self.pending.get(instance) {
                 // Others may be past it.

@@ -7,7 +7,7 @@ use quorate_blocks::ballot::Ballot;
 use quorate_blocks::instance::{Frontier, Instance};
 use quorate_core::{Context, Instant, Machine, NodeId, ProcessId, Salvaged, Saved, Snapshot, Status, Wakeup};
 
-use super::links::Links;
+use super::in_flight::BatchesInFlight;
 use super::proposing::Step;
 use super::{Config, Message};
 use crate::epaxos::graph::learner::{Host, Record};
@@ -33,7 +33,7 @@ pub struct Replica {
     /// When to recover what does not get on.
     pub(super) watch: Watch,
     /// Own batches on their way.
-    pub(super) links: Links,
+    pub(super) in_flight: BatchesInFlight,
 }
 
 pub(super) type Cx<'a> = Context<'a, Replica>;
@@ -62,7 +62,7 @@ impl Machine for Replica {
         let me = learner.me();
         cx.set_timer(Timer::Tick, config.learner.heartbeat);
         let (pending, waits, watch) = (PendingQuorums::default(), BTreeMap::new(), Watch::default());
-        Replica { config, learner, pending, waits, watch, links: Links::new(me) }
+        Replica { config, learner, pending, waits, watch, in_flight: BatchesInFlight::new(me) }
     }
 
     fn on_message(&mut self, from: ProcessId, message: Message, cx: &mut Cx<'_>) {
@@ -98,11 +98,11 @@ impl Machine for Replica {
             Message::PreAccept { .. } | Message::Accept { .. } => {}
             Message::Recover { .. } | Message::Validate { .. } => {}
             Message::PreAcceptReply { instance, deps } => {
-                self.links.on_answer(from, instance, cx.now());
+                self.in_flight.on_answer(from, instance, cx.now());
                 self.on_pre_accepted(from, instance, deps, cx);
             }
             Message::AcceptReply { instance, ballot } => {
-                self.links.on_answer(from, instance, cx.now());
+                self.in_flight.on_answer(from, instance, cx.now());
                 self.on_accepted(from, (instance, ballot), cx);
             }
             Message::Commit { instance, value, deps } => self.on_commit(instance, value, deps, cx),

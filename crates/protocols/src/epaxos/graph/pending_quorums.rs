@@ -15,7 +15,7 @@ use quorate_core::{NodeId, NodeSet, Time};
 pub const RETRANSMIT: Duration = Duration::from_millis(200);
 
 /// A question of a recovery is repeated after this long at most.
-const SLOWEST: Duration = RETRANSMIT.saturating_mul(16);
+const SLOWEST_RETRY: Duration = RETRANSMIT.saturating_mul(16);
 
 /// The outstanding request of one instance.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl<S, M: Clone> PendingQuorum<S, M> {
     pub fn again(&mut self, are_large: bool, now: Time) -> (NodeSet, M) {
         self.sent = now;
         if are_large && self.ballot != Ballot::ZERO {
-            self.wait = SLOWEST.min(2 * self.wait);
+            self.wait = SLOWEST_RETRY.min(2 * self.wait);
         }
         (self.asked.difference(self.replied), self.message.clone())
     }

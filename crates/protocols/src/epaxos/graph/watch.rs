@@ -9,7 +9,7 @@
 //!
 //! **While large batches of an owner come, what it says of others is behind them on its way.** Where links are full
 //! that takes seconds, and a recovery, or a question for what is missing, would bring the same batches a second time.
-//! So the wait begins anew with each of them, and lasts for as long as the next may take at [`SLOWEST`], up to
+//! So the wait begins anew with each of them, and lasts for as long as the next may take at [`SLOWEST_LINK`], up to
 //! [`FULL_LINK`] in all; not where its owner has fallen silent, or somebody has begun to recover.
 
 use std::collections::BTreeMap;
@@ -23,9 +23,9 @@ const FOR_THE_SLOW: Duration = Duration::from_secs(2);
 /// The longest wait for an instance of an owner whose large batches come.
 const FULL_LINK: Duration = Duration::from_secs(10);
 /// What a link carries on which large batches are waited for.
-pub const SLOWEST: Rate = Rate::mbit(2);
+pub const SLOWEST_LINK: Rate = Rate::mbit(2);
 /// Bytes of a large batch.
-pub const LARGE: usize = 16 << 10;
+pub const LARGE_BATCH: usize = 16 << 10;
 /// How often a wait is doubled, at most.
 const DOUBLINGS: u32 = 8;
 
@@ -73,10 +73,10 @@ impl Watch {
 
     /// The batch of an instance has come from its owner, of so many bytes.
     pub fn on_batch(&mut self, instance: Instance, bytes: usize, now: Time) {
-        if bytes >= LARGE && !mutation::active("epaxos/recovers-what-is-on-its-way") {
+        if bytes >= LARGE_BATCH && !mutation::active("epaxos/recovers-what-is-on-its-way") {
             let (last, until) = self.large.entry(instance.owner()).or_default();
             *last = instance.index().max(*last);
-            *until = (now + SLOWEST.transmission(bytes)).max(*until);
+            *until = (now + SLOWEST_LINK.transmission(bytes)).max(*until);
         }
     }
 
@@ -150,12 +150,12 @@ mod tests {
         let wait = Duration::from_millis(500);
         let mut now = Time::ZERO;
         let (before, after) = (Instance::new(owner, 1), Instance::new(owner, 3));
-        watch.on_batch(Instance::new(owner, 2), LARGE - 1, now);
+        watch.on_batch(Instance::new(owner, 2), LARGE_BATCH - 1, now);
         assert!(!watch.is_behind_others(after, false, wait, now));
-        watch.on_batch(Instance::new(owner, 2), LARGE, now);
+        watch.on_batch(Instance::new(owner, 2), LARGE_BATCH, now);
         assert!(!watch.is_behind_others(before, false, wait, now), "it was lost");
         assert!(watch.is_behind_others(before, true, wait, now), "its decision may come");
-        let next = now + SLOWEST.transmission(LARGE) + wait;
+        let next = now + SLOWEST_LINK.transmission(LARGE_BATCH) + wait;
         assert!(watch.is_behind_others(after, false, wait, now));
         assert!(!watch.is_behind_others(after, false, wait, next));
         while now < Time::ZERO + FULL_LINK {

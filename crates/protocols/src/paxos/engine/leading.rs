@@ -332,9 +332,9 @@ impl<P: Policy> Replica<P> {
         if let Role::Leader(leading) = &mut self.role
             && let Some(peer) = leading.peers.get_mut(&from)
         {
-            let most = peer.most();
-            let is_much = has_more || self.log.complete_bytes(slot, most) > most;
-            peer.on_fetch(is_much && !is_coded, now);
+            let limit = peer.behind_limit();
+            let is_much = || has_more || self.log.complete_bytes(slot, limit) > limit;
+            peer.on_fetch(!is_coded && is_much(), now);
         }
     }
 

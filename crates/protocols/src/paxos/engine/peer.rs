@@ -8,9 +8,9 @@ use quorate_core::{Time, mutation};
 use super::{PIPELINE_BYTES, RETRANSMIT};
 
 /// Who has not asked for what it misses for this long has got it, from another replica perhaps.
-const FETCHES: Duration = Duration::from_secs(10);
+const FETCH_SILENCE: Duration = Duration::from_secs(10);
 
-/// Another member.
+/// Another member, as a leader hears of it.
 #[derive(Debug)]
 pub struct Peer {
     /// Since when it is expected to answer.
@@ -44,14 +44,14 @@ impl Peer {
     /// Whether it is being sent so much of what it has missed; or so much is under way to it, more than to anybody
     /// whose vote counts for what is not chosen: others have gone on without it, and its link is full.
     pub(super) fn is_far_behind(&self, now: Time) -> bool {
-        let misses = self.behind.is_some_and(|asked| now.since(asked) < FETCHES);
+        let misses = self.behind.is_some_and(|asked| now.since(asked) < FETCH_SILENCE);
         let misses = misses && !mutation::active("paxos/send-to-those-that-fetch");
-        let much = self.in_flight.under_way(now) > self.most();
+        let much = self.in_flight.under_way(now) > self.behind_limit();
         misses || much && !mutation::active("paxos/send-to-those-far-behind")
     }
 
     /// Bytes that it may be behind without being far behind.
-    pub(super) fn most(&self) -> usize {
+    pub(super) fn behind_limit(&self) -> usize {
         let product = self.in_flight.pace().bandwidth_delay_product().unwrap_or(0);
         product.max(PIPELINE_BYTES).saturating_mul(2)
     }

@@ -7,7 +7,7 @@ use quorate_blocks::instance::Frontier;
 use quorate_core::Time;
 
 use super::catchup::ANSWER_BYTES;
-use crate::epaxos::graph::{LARGE, RETRANSMIT, SLOWEST};
+use crate::epaxos::graph::{LARGE_BATCH, RETRANSMIT, SLOWEST_LINK};
 
 /// See the file comment.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ pub struct Asking {
 impl Asking {
     /// A batch has come, of so many bytes.
     pub fn on_batch(&mut self, bytes: usize, now: Time) {
-        if bytes >= LARGE {
+        if bytes >= LARGE_BATCH {
             self.large = Some(now);
         }
     }
@@ -35,7 +35,7 @@ impl Asking {
 
     /// Whether to ask now: no answer can be on its way.
     pub fn is_due(&self, now: Time) -> bool {
-        let longest = SLOWEST.transmission(ANSWER_BYTES);
+        let longest = SLOWEST_LINK.transmission(ANSWER_BYTES);
         let is_busy = self.large.is_some_and(|at| now.since(at) < longest);
         let patience: Duration = match (is_busy, self.are_large()) {
             (true, _) => longest,
@@ -79,7 +79,7 @@ mod tests {
         assert!(!asking.on_answer(Frontier::default()), "it has brought nothing");
         asking.ask(Frontier::default(), at(170));
         assert!(asking.is_due(at(172)));
-        asking.on_batch(LARGE, at(172));
+        asking.on_batch(LARGE_BATCH, at(172));
         assert!(!asking.is_due(at(211)) && asking.is_due(at(212)));
     }
 }

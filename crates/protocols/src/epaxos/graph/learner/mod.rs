@@ -164,7 +164,7 @@ pub struct Learner {
     source: Source,
     /// How much the last snapshot that came had executed: the next must be another.
     wanted: u64,
-    /// Of what is missing.
+    /// When others may be asked for what is missing.
     asking: Asking,
 }
 

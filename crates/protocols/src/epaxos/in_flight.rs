@@ -7,19 +7,19 @@ use quorate_blocks::instance::Instance;
 use quorate_blocks::pace::InFlight;
 use quorate_core::{NodeId, NodeSet, Time};
 
-use crate::epaxos::graph::{LARGE, RETRANSMIT};
+use crate::epaxos::graph::{LARGE_BATCH, RETRANSMIT};
 
 /// See the file comment. What is said of instances of others is not counted.
 #[derive(Debug)]
-pub struct Links {
+pub struct BatchesInFlight {
     me: NodeId,
     peers: BTreeMap<NodeId, InFlight>,
 }
 
-impl Links {
+impl BatchesInFlight {
     /// Nothing is on its way.
-    pub fn new(me: NodeId) -> Links {
-        Links { me, peers: BTreeMap::new() }
+    pub fn new(me: NodeId) -> BatchesInFlight {
+        BatchesInFlight { me, peers: BTreeMap::new() }
     }
 
     /// The batch of an instance leaves, of so many bytes.
@@ -48,6 +48,6 @@ impl Links {
     /// Whether much is on its way to one of these.
     pub fn are_full(&self, nodes: NodeSet, now: Time) -> bool {
         let mut peers = nodes.iter().filter_map(|node| self.peers.get(&node));
-        peers.any(|peer| peer.under_way(now) >= LARGE)
+        peers.any(|peer| peer.under_way(now) >= LARGE_BATCH)
     }
 }
