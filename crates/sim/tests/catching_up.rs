@@ -7,7 +7,7 @@ use bytes::Bytes;
 use quorate_check::{MILLISECOND, Nanos, SECOND};
 use quorate_core::{Fact, Link, NodeId, Rate};
 use quorate_protocols::registry::named;
-use quorate_sim::experiment::{Act, Capacity, Clients, Delay, Load, Measured, Setup, measure};
+use quorate_sim::experiment::{Act, Clients, Load, Measured, Setup, measure};
 use quorate_store::{Command, Condition, Expiry};
 
 /// When nothing comes to a member, nor from it.
@@ -27,22 +27,8 @@ fn nodes() -> impl Iterator<Item = NodeId> {
 /// Clients of a node write more than its links carry, of 20 Mbit/s: each value takes 18 ms.
 fn full_links(protocol: &str, at: usize, acts: Vec<(Nanos, Act)>) -> Measured {
     let pairs = nodes().flat_map(|a| nodes().map(move |b| (a, b))).filter(|(a, b)| a != b);
-    let setup = Setup {
-        nodes: 3,
-        groups: 1,
-        machines: Vec::new(),
-        proxies: 0,
-        settings: vec!["batch.entries=1".to_owned()],
-        between_nodes: Delay::Fixed(0),
-        topology: None,
-        links: pairs.map(|pair| (pair, link(20))).collect(),
-        to_clients: Delay::Fixed(0),
-        sync: 0,
-        capacity: Capacity::default(),
-        clock_error: None,
-        end: END,
-        seed: 1,
-    };
+    let links = pairs.map(|pair| (pair, link(20))).collect();
+    let setup = Setup { links, ..Setup::instant(3, &["batch.entries=1"], END) };
     let draw = |client: usize, _| {
         let (key, value) = (Bytes::from(vec![client as u8]), Bytes::from(vec![7; BYTES]));
         (at, Command::Put { key, value, condition: Condition::Always, expiry: Expiry::Never, old: false })

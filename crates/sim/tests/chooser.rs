@@ -39,13 +39,6 @@ fn writes(
     until: Nanos,
 ) -> Measured {
     let setup = Setup {
-        nodes: NODES as usize,
-        groups: 1,
-        machines: Vec::new(),
-        proxies: 0,
-        settings: settings.to_vec(),
-        between_nodes: Delay::Fixed(0),
-        topology: None,
         links: pairs().map(|pair| (pair, link(at_first))).collect(),
         to_clients: Delay::Fixed(10_000),
         sync: 200_000,
@@ -57,8 +50,7 @@ fn writes(
             ..Capacity::UNLIMITED
         },
         clock_error: Some(50_000),
-        end: until,
-        seed: 1,
+        ..Setup::instant(NODES as usize, settings, until)
     };
     let value = Bytes::from(vec![7; bytes]);
     let draw = |client: usize, _| {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use quorate_check::{MILLISECOND, Nanos, SECOND, linearizability};
 use quorate_core::{Link, NodeId, Rate};
 use quorate_protocols::registry::named;
-use quorate_sim::experiment::{Act, Ask, Capacity, Delay, Load, Measured, Setup, measure};
+use quorate_sim::experiment::{Act, Ask, Load, Measured, Setup, measure};
 use quorate_store::{Command, Condition, Expiry};
 
 const LARGE: usize = 4 << 20;
@@ -23,22 +23,8 @@ fn pairs() -> impl Iterator<Item = (NodeId, NodeId)> {
 /// One write of 4 MiB after another, at each node in turn, over links of 100 Mbit/s each, where a copy takes 336 ms.
 fn large_writes(protocol: &str, settings: &[&str], acts: Vec<(Nanos, Act)>) -> Measured {
     let link = Link { delay: Duration::from_millis(2), jitter: Duration::ZERO, rate: Some(Rate::mbit(100)) };
-    let setup = Setup {
-        nodes: 3,
-        groups: 1,
-        machines: Vec::new(),
-        proxies: 0,
-        settings: settings.iter().map(ToString::to_string).collect(),
-        between_nodes: Delay::Fixed(0),
-        topology: None,
-        links: pairs().map(|pair| (pair, link)).collect(),
-        to_clients: Delay::Fixed(0),
-        sync: 0,
-        capacity: Capacity::default(),
-        clock_error: None,
-        end: FIRST + WRITES * GAP,
-        seed: 1,
-    };
+    let links = pairs().map(|pair| (pair, link)).collect();
+    let setup = Setup { links, ..Setup::instant(3, settings, FIRST + WRITES * GAP) };
     let asks = (0..WRITES).map(|index| {
         let value = Bytes::from(vec![index as u8; LARGE]);
         let (key, condition, expiry) = (Bytes::from_static(b"k"), Condition::Always, Expiry::Never);

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use quorate_check::{MILLISECOND, Nanos, SECOND, linearizability};
 use quorate_core::{Fact, Link, NodeId, Rate};
 use quorate_protocols::registry::named;
-use quorate_sim::experiment::{Act, Capacity, Clients, Delay, Load, Measured, Setup, measure};
+use quorate_sim::experiment::{Act, Clients, Load, Measured, Setup, measure};
 use quorate_store::{Command, Condition, Expiry};
 
 /// When a member's links become slow.
@@ -35,24 +35,10 @@ fn writes(
     acts: Vec<(Nanos, Act)>,
 ) -> Measured {
     let is_eager = ["chain", "craq", "hermes"].contains(&protocol);
-    let settings = is_eager.then(|| "reads=eager-alr".to_owned()).into_iter().collect();
+    let settings: &[&str] = if is_eager { &["reads=eager-alr"] } else { &[] };
     let pairs = nodes().flat_map(|a| nodes().map(move |b| (a, b))).filter(|(a, b)| a != b);
-    let setup = Setup {
-        nodes: 5,
-        groups: 1,
-        machines: Vec::new(),
-        proxies: 0,
-        settings,
-        between_nodes: Delay::Fixed(0),
-        topology: None,
-        links: pairs.map(|pair| (pair, link)).collect(),
-        to_clients: Delay::Fixed(0),
-        sync: 0,
-        capacity: Capacity::default(),
-        clock_error: None,
-        end: END,
-        seed: 1,
-    };
+    let links = pairs.map(|pair| (pair, link)).collect();
+    let setup = Setup { links, ..Setup::instant(5, settings, END) };
     let draw = |client: usize, _| {
         let (key, value) = (Bytes::from(vec![client as u8]), Bytes::from(vec![7; bytes]));
         (at, Command::Put { key, value, condition: Condition::Always, expiry: Expiry::Never, old: false })

@@ -69,6 +69,29 @@ pub struct Setup {
     pub seed: u64,
 }
 
+impl Setup {
+    /// So many nodes, with clients connected to them, until this end: links, disks and processors take no time, and no
+    /// node has a clock of bounded error.
+    pub fn instant(nodes: usize, settings: &[impl ToString], end: Nanos) -> Setup {
+        Setup {
+            nodes,
+            groups: 1,
+            machines: Vec::new(),
+            proxies: 0,
+            settings: settings.iter().map(ToString::to_string).collect(),
+            between_nodes: Delay::Fixed(0),
+            topology: None,
+            links: BTreeMap::new(),
+            to_clients: Delay::Fixed(0),
+            sync: 0,
+            capacity: Capacity::UNLIMITED,
+            clock_error: None,
+            end,
+            seed: 1,
+        }
+    }
+}
+
 /// Runs an experiment.
 pub fn measure(protocol: &dyn AnyProtocol, setup: &Setup, load: Load<'_>) -> Result<Measured, SettingsError> {
     let size = (setup.nodes / setup.groups) as u64;

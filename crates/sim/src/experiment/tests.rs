@@ -14,20 +14,10 @@ const ONE_WAY: Nanos = 2 * MILLISECOND;
 
 fn setup(settings: &[&str]) -> Setup {
     Setup {
-        nodes: 3,
-        groups: 1,
-        machines: Vec::new(),
         proxies: 2,
-        settings: settings.iter().map(ToString::to_string).collect(),
         between_nodes: Delay::Fixed(ONE_WAY),
-        topology: None,
-        links: BTreeMap::new(),
-        to_clients: Delay::Fixed(0),
-        sync: 0,
-        capacity: Capacity::default(),
         clock_error: Some(50_000),
-        end: 5 * SECOND,
-        seed: 1,
+        ..Setup::instant(3, settings, 5 * SECOND)
     }
 }
 
