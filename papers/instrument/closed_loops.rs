@@ -7,7 +7,7 @@ use bytes::Bytes;
 use quorate_check::linearizability;
 use quorate_core::{Fact, Link, NodeId, Random};
 use quorate_protocols::registry;
-use quorate_sim::experiment::{self, Ask, Capacity, Clients, Delay, Load, Measured, Operation, Setup};
+use quorate_sim::experiment::{self, Ask, Clients, Load, Measured, Operation, Setup};
 use quorate_store::{Command, Condition, Expiry};
 
 use super::Result;
@@ -70,22 +70,7 @@ pub fn node(number: usize) -> NodeId {
 
 /// Nodes until they are ready, whose links, disks and processors take no time.
 pub fn setup(nodes: usize, settings: Vec<String>) -> Setup {
-    Setup {
-        nodes,
-        groups: 1,
-        machines: Vec::new(),
-        proxies: 0,
-        settings,
-        between_nodes: Delay::Fixed(0),
-        topology: None,
-        links: BTreeMap::new(),
-        to_clients: Delay::Fixed(0),
-        sync: 0,
-        capacity: Capacity::UNLIMITED,
-        clock_error: Some(50_000),
-        end: READY,
-        seed: 1,
-    }
+    Setup { clock_error: Some(50_000), ..Setup::instant(nodes, &settings, READY) }
 }
 
 /// A setup with the first of these seeds with which it is as it should be, where it ends at rest.
