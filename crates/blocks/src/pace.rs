@@ -19,7 +19,9 @@
 //! A message is late when twice the expected time of all bytes under way is over, at least `floor` after it was sent.
 //! Until a size has been seen, a slow link is assumed ([`ASSUMED`]): a needless copy of a large message makes a slow
 //! link slower, and a lost one is rare. A copy that was sent again is measured from its first sending, or a link that
-//! has become slower would never be recognized; and it is given at least as long again as it has waited.
+//! has become slower would never be recognized; and it is given at least as long again as it has waited. What is
+//! answered may be the first copy: all that was sent after that one is still under way, or needless copies would hide
+//! what waits for the link, and so lead to more of them.
 //!
 //! What is small is late after `floor`, whatever the model says: to send it again costs little, and a slow answer to it
 //! says that a process or a disk is slow, not a link. No message is waited for longer than [`LONGEST`], and a message
@@ -219,8 +221,8 @@ impl Line {
     }
 }
 
-/// What one peer was sent and has not answered, by ids that grow: slots, indices, numbers in a session. See the file
-/// comment.
+/// What one peer was sent and has not answered, by ids that grow, from 1 on: slots, indices, numbers in a session. See
+/// the file comment.
 #[derive(Clone)]
 pub struct InFlight {
     floor: Duration,
@@ -231,6 +233,8 @@ pub struct InFlight {
     settled: u64,
     /// The last id that was sent.
     last: u64,
+    /// Bytes that were sent up to it; what came before it may have been sent again since.
+    sent_with_last: u64,
     /// The last id that was answered.
     answered: u64,
     /// Some of the messages, in the order of sending.
@@ -246,6 +250,8 @@ pub struct InFlight {
 struct Probe {
     id: u64,
     sending: Sending,
+    /// Bytes that were sent up to its first copy, which may be the one that is answered.
+    first_copy: u64,
     /// When the answer is late.
     due: Time,
 }
@@ -286,6 +292,12 @@ impl Sending {
         }
     }
 
+    /// The same, if so many bytes before it are not under way, since they were lost.
+    fn after(self, lost: u64) -> Sending {
+        let lost = lost.min(self.bytes.0);
+        Sending { settled: self.settled.max(lost), left: self.left.max(lost), ..self }
+    }
+
     /// What its answer at this time says of the link.
     fn sample(&self, now: Time) -> Sample {
         Sample::new(now, now.since(self.at), self.bytes.1 - self.left, self.under_way())
@@ -311,6 +323,7 @@ impl InFlight {
             sent: 0,
             settled: 0,
             last: 0,
+            sent_with_last: 0,
             answered: 0,
             probes: VecDeque::new(),
             probed: Time::ZERO,
@@ -333,20 +346,32 @@ impl InFlight {
     pub fn on_sent(&mut self, id: u64, bytes: usize, now: Time) {
         let (before, previous) = (self.sent, self.last);
         self.sent += bytes as u64;
-        self.last = self.last.max(id);
+        if id > self.last {
+            (self.last, self.sent_with_last) = (id, self.sent);
+        }
         let last = self.probes.back();
         let is_probe = last.map_or(now.since(self.probed) >= PROBE_GAP, |last| {
             self.sent - last.sending.bytes.1 >= PROBE_BYTES
         });
-        if !is_probe && (bytes as u64) < PROBE_BYTES {
+        let index = self.probes.iter().position(|probe| probe.id == id);
+        // No other says when a copy is late, where there is much of it.
+        let is_copy = index.is_some() || id <= self.answered;
+        let is_large_copy = is_copy && self.sent - self.settled >= LARGE;
+        if !is_probe && !is_large_copy && (bytes as u64) < PROBE_BYTES {
             return;
         }
         // What is late is lost, as far as can be known, and not under way any more.
         let late =
             self.probes.iter().filter(|probe| probe.due <= now).map(|probe| probe.sending.bytes.1).max();
         self.settled = self.settled.max(late.unwrap_or(0));
-        let index = self.probes.iter().position(|probe| probe.id == id);
-        let first = index.and_then(|index| self.probes.remove(index)).map_or(now, |probe| probe.sending.at);
+        let earlier = index.and_then(|index| self.probes.remove(index));
+        let first = earlier.map_or(now, |probe| probe.sending.at);
+        let first_copy = match earlier {
+            Some(_) if mutation::active("pace/last-copy-is-answered") => self.sent,
+            Some(probe) => probe.first_copy,
+            None if self.answered < id && id <= previous => self.first_copy_before(id),
+            None => self.sent,
+        };
         let sending = self.sending(first, previous, before);
         let mut patience = self.floor;
         if sending.under_way() >= LARGE && !mutation::active("pace/fixed-patience") {
@@ -354,12 +379,18 @@ impl InFlight {
             patience = patience.max(expected).max(now.since(first)).min(LONGEST);
         }
         self.probed = now;
-        self.probes.push_back(Probe { id, sending, due: now + patience });
+        self.probes.push_back(Probe { id, sending, first_copy, due: now + patience });
         if self.probes.len() > MAX_PROBES
             && let Some(probe) = self.probes.pop_front()
         {
             self.answered = self.answered.max(probe.id);
         }
+    }
+
+    /// Bytes that were sent up to the first copy of the last message before this one that is measured.
+    fn first_copy_before(&self, id: u64) -> u64 {
+        let before = self.probes.iter().filter(|probe| probe.id < id);
+        before.map(|probe| probe.first_copy).max().unwrap_or(self.settled)
     }
 
     /// What was sent last, first at this time, after so many bytes.
@@ -389,13 +420,17 @@ impl InFlight {
         self.answered = self.answered.max(*ids.end());
         let probe = self.probes.iter().rfind(|probe| ids.contains(&probe.id)).copied();
         let settled = match *ids.end() >= self.last {
-            true => self.sent,
-            false => probe.map_or(0, |probe| probe.sending.bytes.1),
+            true => self.sent_with_last,
+            false => probe.map_or(0, |probe| probe.first_copy),
         };
         self.settled = self.settled.max(settled);
-        if let Some(Probe { sending, .. }) = probe {
-            self.probes.retain(|other| other.sending.bytes.1 > sending.bytes.1);
-            self.pace.on_response(sending.sample(now));
+        if let Some(Probe { sending, first_copy, .. }) = probe {
+            let is_later = |other: &Probe| other.sending.bytes.1 > first_copy && !ids.contains(&other.id);
+            // What it has overtaken was lost, and did not leave before it.
+            let is_overtaken = |other: &&Probe| !is_later(other) && !ids.contains(&other.id);
+            let lost = self.probes.iter().filter(is_overtaken).map(|other| other.sending.bytes.1).max();
+            self.pace.on_response(sending.after(lost.unwrap_or(0)).sample(now));
+            self.probes.retain(is_later);
         }
         let (answered, settled) = (*ids.end(), self.settled);
         let (shortest, usual) = (self.pace.least(), self.pace.round_trip_time());

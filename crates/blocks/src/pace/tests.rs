@@ -106,8 +106,8 @@ fn heartbeats_give_the_delay_where_all_else_has_one_size_and_leave_the_slope() {
     let expected = |in_flight: &InFlight| in_flight.pace().expected(MIB / 3).unwrap().as_micros();
     let third = |in_flight: &InFlight| (expected(in_flight) + 500) / 1000;
     let write = |in_flight: &mut InFlight, round: u64| {
-        in_flight.on_sent(round, MIB, at(100 * round));
-        in_flight.on_answer(round..=round, at(100 * round + 84));
+        in_flight.on_sent(1 + round, MIB, at(100 * round));
+        in_flight.on_answer(1 + round..=1 + round, at(100 * round + 84));
     };
     let beat = |in_flight: &mut InFlight, round: u64| {
         in_flight.on_heartbeat(at(100 * round + 90));
@@ -333,11 +333,11 @@ fn a_slow_link_is_assumed_until_a_size_has_been_seen() {
     // Of 4 MiB, 2 are twice what was seen, in 40 ms, and for 2 a slow link is assumed: twice 2 times 20 and 524 ms.
     script(
         "0 send 1 0
-         100 send 1 1024
-         120 answer 1-1
-         200 send 2 4096
-         2300 late 2 : false
-         2400 late 2 : true",
+         100 send 2 1024
+         120 answer 1-2
+         200 send 3 4096
+         2300 late 3 : false
+         2400 late 3 : true",
     );
 }
 
@@ -374,6 +374,81 @@ fn a_message_waits_for_what_was_sent_before_it_and_is_sent_again_ever_more_patie
          1610 answer 5-5
          1610 late 4 : true"
     ));
+}
+
+/// 100 ms a MiB.
+#[test]
+fn an_answer_may_be_to_the_first_copy_and_says_nothing_of_what_was_sent_after_it() {
+    let learned = "
+        100 send 1 1024
+        200 answer 1-1
+        200 send 2 2048
+        400 answer 2-2
+        1000 send 3 1024
+        1000 send 4 1024
+        1201 late 3 : true
+        1201 send 3 1024
+        1220 answer 3-3";
+    // Message 4 and the copy are to leave before it.
+    script(&format!(
+        "{learned}
+         1220 send 5 1024
+         1640 late 5 : false"
+    ));
+    // The last that was sent has been answered, and not what was sent again after it.
+    script(
+        "100 send 1 1024
+         200 answer 1-1
+         200 send 2 2048
+         400 answer 2-2
+         1000 send 3 1024
+         1000 send 4 1
+         1000 send 3 1024
+         1110 answer 4-4
+         1110 send 5 1024
+         1480 late 5 : false",
+    );
+}
+
+/// 100 ms a MiB.
+#[test]
+fn what_was_overtaken_was_lost_and_says_nothing_of_the_rate() {
+    script(
+        "100 send 1 1024
+         200 answer 1-1
+         200 send 2 2048
+         400 answer 2-2
+         1000 send 3 8192
+         1010 send 4 1024
+         1110 answer 4-4
+         1110 late 3 : true
+         1110 send 5 4096
+         1850 late 5 : false
+         1950 late 5 : true",
+    );
+}
+
+/// 100 ms a MiB.
+#[test]
+fn each_copy_of_a_small_message_is_waited_for_where_much_is_under_way() {
+    script(
+        "100 send 1 1024
+         200 answer 1-1
+         200 send 2 2048
+         400 answer 2-2
+         1000 send 3 40
+         1000 send 4 20
+         1000 send 5 20
+         1000 send 6 1
+         1010 answer 3-6
+         1010 send 7 2048
+         1010 send 4 20
+         1010 send 5 20
+         1300 late 4 : false
+         1300 late 5 : false
+         1420 late 4 : true
+         1420 late 5 : true",
+    );
 }
 
 #[test]
