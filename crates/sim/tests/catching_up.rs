@@ -13,8 +13,10 @@ use quorate_store::{Command, Condition, Expiry};
 /// When nothing comes to a member, nor from it.
 const AWAY: (Nanos, Nanos) = (4 * SECOND, 10 * SECOND);
 const END: Nanos = 26 * SECOND;
-const CLIENTS: usize = 48;
-const BYTES: usize = 44 << 10;
+/// How many clients write, and bytes of each value.
+const WRITES: (usize, usize) = (48, 44 << 10);
+/// The same of values of which not each is measured.
+pub const SMALL_WRITES: (usize, usize) = (120, 20 << 10);
 
 fn link(mbit: u64) -> Link {
     Link { delay: Duration::from_millis(1), jitter: Duration::ZERO, rate: Some(Rate::mbit(mbit)) }
@@ -24,24 +26,29 @@ fn nodes() -> impl Iterator<Item = NodeId> {
     (1..=3).filter_map(NodeId::new)
 }
 
-/// Clients of a node write more than its links carry, of 20 Mbit/s: each value takes 18 ms.
-fn full_links(protocol: &str, at: usize, acts: Vec<(Nanos, Act)>) -> Measured {
+/// Clients of a node write more than its links carry, of 20 Mbit/s: each of [`WRITES`] takes 18 ms.
+fn full_links(
+    protocol: &str,
+    at: usize,
+    (count, bytes): (usize, usize),
+    acts: Vec<(Nanos, Act)>,
+) -> Measured {
     let pairs = nodes().flat_map(|a| nodes().map(move |b| (a, b))).filter(|(a, b)| a != b);
     let links = pairs.map(|pair| (pair, link(20))).collect();
     let setup = Setup { links, ..Setup::instant(3, &["batch.entries=1"], END) };
     let draw = |client: usize, _| {
-        let (key, value) = (Bytes::from(vec![client as u8]), Bytes::from(vec![7; BYTES]));
+        let (key, value) = (Bytes::from(vec![client as u8]), Bytes::from(vec![7; bytes]));
         (at, Command::Put { key, value, condition: Condition::Always, expiry: Expiry::Never, old: false })
     };
     let draw = Box::new(draw);
-    let clients = Clients { count: CLIENTS, from: SECOND, until: END, think: 0, patience: 10 * SECOND, draw };
+    let clients = Clients { count, from: SECOND, until: END, think: 0, patience: 10 * SECOND, draw };
     let load = Load { asks: Vec::new(), clients: Some(clients), acts };
     measure(named(protocol), &setup, load).expect("the settings are known")
 }
 
 /// The leader, whose clients they are, and the others.
 fn leader_and_others(protocol: &str) -> [NodeId; 3] {
-    let measured = full_links(protocol, 0, Vec::new());
+    let measured = full_links(protocol, 0, WRITES, Vec::new());
     let leads = |(_, node, fact): &(_, NodeId, Fact)| matches!(fact, Fact::Leads { .. }).then_some(*node);
     let leader = measured.facts.iter().rev().find_map(leads).expect("a leader");
     let mut all: Vec<_> = nodes().collect();
@@ -58,7 +65,7 @@ fn with_one_away(protocol: &str, acts: impl Fn([NodeId; 3]) -> Vec<(Nanos, Act)>
     };
     let losses = lose(AWAY.0, true).chain(lose(AWAY.1, false));
     let acts = losses.chain(acts(all)).collect();
-    (full_links(protocol, usize::from(leader.get()) - 1, acts), all)
+    (full_links(protocol, usize::from(leader.get()) - 1, WRITES, acts), all)
 }
 
 /// The last slot that a node has executed then.
@@ -82,11 +89,18 @@ pub fn progress_of_one_that_was_away(protocol: &str) -> f64 {
 pub fn pause_when_one_that_is_behind_is_needed(protocol: &str) -> Nanos {
     let dies = AWAY.1 + 2 * SECOND;
     let (measured, _) = with_one_away(protocol, |[_, other, _]| vec![(dies, Act::Crash(other))]);
-    let mut ends: Vec<_> =
-        measured.operations.iter().filter_map(|write| write.ended.filter(|_| write.succeeded)).collect();
-    ends.retain(|ended| *ended >= dies);
-    ends.extend([dies, END]);
+    longest_pause(&successes(&measured, dies))
+}
+
+/// When writes succeed, from an instant on, and that instant and the end.
+fn successes(measured: &Measured, from: Nanos) -> Vec<Nanos> {
+    let ends = measured.operations.iter().filter_map(|write| write.ended.filter(|_| write.succeeded));
+    let mut ends: Vec<_> = ends.filter(|ended| *ended >= from).chain([from, END]).collect();
     ends.sort_unstable();
+    ends
+}
+
+fn longest_pause(ends: &[Nanos]) -> Nanos {
     ends.windows(2).map(|pair| pair[1] - pair[0]).max().expect("two at least")
 }
 
@@ -94,9 +108,20 @@ pub fn pause_when_one_that_is_behind_is_needed(protocol: &str) -> Nanos {
 pub fn share_of_one_behind_a_thin_link(protocol: &str) -> f64 {
     let [leader, other, slow] = leader_and_others(protocol);
     let thin = Act::Link(leader, slow, link(2));
-    let measured = full_links(protocol, usize::from(leader.get()) - 1, vec![(SECOND, thin)]);
+    let measured = full_links(protocol, usize::from(leader.get()) - 1, WRITES, vec![(SECOND, thin)]);
     let bytes = |to| measured.bytes[&(leader, to)] as f64;
     bytes(slow) / bytes(other)
+}
+
+/// Where a follower dies: the longest time without a write that succeeds then, and how many do from two seconds after
+/// on.
+pub fn writes_without_a_follower(protocol: &str, writes: (usize, usize)) -> (Nanos, usize) {
+    let [leader, _, dies] = leader_and_others(protocol);
+    let at = usize::from(leader.get()) - 1;
+    let measured = full_links(protocol, at, writes, vec![(AWAY.0, Act::Crash(dies))]);
+    let ends = successes(&measured, AWAY.0);
+    let late = ends.iter().filter(|ended| **ended >= AWAY.0 + 2 * SECOND);
+    (longest_pause(&ends), late.count())
 }
 
 #[test]
@@ -117,8 +142,20 @@ fn one_that_is_behind_is_sent_what_is_new_where_it_is_needed() {
 
 #[test]
 fn one_that_is_behind_a_thin_link_is_not_sent_all_that_others_get() {
-    for (protocol, most) in [("multipaxos", 0.4), ("crossword", 0.6)] {
+    for protocol in ["multipaxos", "crossword"] {
         let share = share_of_one_behind_a_thin_link(protocol);
-        assert!(share < most, "{protocol}: {share}");
+        assert!(share < 0.4, "{protocol}: {share}");
+    }
+}
+
+/// What had been sent in shards is sent whole then, behind what waits for the link; each copy too many would keep it
+/// waiting for longer.
+#[test]
+fn values_that_follow_their_shards_are_sent_at_once_and_once() {
+    for writes in [WRITES, SMALL_WRITES] {
+        let (_, whole) = writes_without_a_follower("multipaxos", writes);
+        let (pause, coded) = writes_without_a_follower("crossword", writes);
+        assert!(coded * 10 >= whole * 9, "{writes:?}: {coded} for {whole}");
+        assert!(pause < SECOND, "{writes:?}: {} ms", pause / MILLISECOND);
     }
 }

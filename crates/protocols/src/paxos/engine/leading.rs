@@ -153,13 +153,15 @@ impl<P: Policy> Replica<P> {
     fn propose_as(&mut self, slot: u64, value: Bytes, id: Option<ValueId>, cx: &mut Context<'_, Self>) {
         self.on_value(slot, &value);
         let (required, now) = (P::required(self, &value), cx.now());
-        let dispensable = self.dispensable(now).difference(required);
+        let dispensable = |in_shards| self.dispensable(in_shards, now).difference(required);
         let assignment = id.and_then(|id| Some((id, P::assignment(self)?)));
         let spread = assignment.map(|(id, assignment)| {
-            let width = self.width(assignment, value.len(), self.there(now).difference(dispensable), now);
+            let there = self.there(now).difference(dispensable(true));
+            let width = self.width(assignment, value.len(), there, now);
             Spread { id, assignment, width }
         });
         let spread = spread.filter(Spread::is_partial);
+        let dispensable = dispensable(spread.is_some());
         if id.is_some() {
             self.proposed.add(spread.as_ref());
         }
@@ -173,9 +175,9 @@ impl<P: Policy> Replica<P> {
     /// Those that are far behind, if there are enough without them and no vote demands theirs: new values would only
     /// keep what they miss, or what else is under way to them, waiting. They ask for these when they hear that they are
     /// chosen.
-    fn dispensable(&self, now: Time) -> NodeSet {
+    fn dispensable(&self, in_shards: bool, now: Time) -> NodeSet {
         let Role::Leader(leading) = &self.role else { return NodeSet::EMPTY };
-        let far_behind = leading.peers.iter().filter(|(_, peer)| peer.is_far_behind(now));
+        let far_behind = leading.peers.iter().filter(|(_, peer)| peer.is_far_behind(in_shards, now));
         let far_behind: NodeSet = far_behind.map(|(node, _)| *node).collect();
         if far_behind.is_empty() {
             return far_behind;
@@ -325,16 +327,13 @@ impl<P: Policy> Replica<P> {
         }
     }
 
-    /// A member asks for what it misses from a slot on; whether that is in a snapshot of which more comes. Who is sent
-    /// shards lacks values that it has voted for, and is not behind.
+    /// A member asks for what it misses from a slot on; whether that is in a snapshot of which more comes.
     pub(super) fn on_fetch(&mut self, from: NodeId, slot: u64, has_more: bool, now: Time) {
-        let is_coded = P::assignment(self).is_some();
         if let Role::Leader(leading) = &mut self.role
             && let Some(peer) = leading.peers.get_mut(&from)
         {
             let limit = peer.behind_limit();
-            let is_much = || has_more || self.log.complete_bytes(slot, limit) > limit;
-            peer.on_fetch(!is_coded && is_much(), now);
+            peer.on_fetch(has_more || self.log.complete_bytes(slot, limit) > limit, now);
         }
     }
 
@@ -501,7 +500,8 @@ impl<P: Policy> Replica<P> {
     pub(super) fn retransmit(&mut self, cx: &mut Context<'_, Self>) {
         self.repeat_prepare(cx);
         let now = cx.now();
-        let dispensable = self.dispensable(now);
+        let [whole, in_shards] = [false, true].map(|in_shards| self.dispensable(in_shards, now));
+        let there = self.there(now).difference(in_shards);
         let mut late = Vec::new();
         if let Role::Leader(leading) = &mut self.role {
             let Leading { proposals, peers, .. } = &mut **leading;
@@ -517,28 +517,36 @@ impl<P: Policy> Replica<P> {
                     let in_flight = peers.get(node).map(|peer| &peer.in_flight);
                     proposal.left_out.contains(*node) || in_flight.is_none_or(|sent| sent.is_late(slot, now))
                 };
+                let is_partial = proposal.spread.is_some_and(|spread| spread.is_partial());
+                let dispensable = if is_partial { in_shards } else { whole };
                 let missing: NodeSet =
                     proposal.missing().difference(dispensable).iter().filter(is_late).collect();
-                if !missing.is_empty() {
-                    proposal.sent = now;
-                    proposal.left_out = proposal.left_out.difference(missing);
-                    let value = proposal.value.clone();
+                // Others need more shards, if they have to do without these votes.
+                let lacks_votes = is_partial
+                    && !proposal.missing().difference(there).is_empty()
+                    && !mutation::active("slots/wait-for-votes-of-the-dead");
+                if !missing.is_empty() || lacks_votes {
+                    // Those who hold what they were sent can have it chosen, if they get enough shards in the same
+                    // ballot.
+                    let supporters = proposal.supporters().filter(|_| !missing.is_empty());
+                    let (value, spread) = (proposal.value.clone(), proposal.spread);
                     bytes += value.len();
-                    late.push((missing, slot, value, proposal.spread, proposal.supporters()));
+                    late.push((slot, missing, supporters.unwrap_or(there), value, spread));
                 }
             }
         }
-        for (missing, slot, value, mut spread, supporters) in late {
+        for (slot, missing, voters, value, mut spread) in late {
             if let Some(Spread { assignment, width, .. }) = &mut spread
                 && !mutation::active("slots/never-more-shards")
             {
-                // Those who hold what they were sent can have it chosen, if they get enough shards in the same ballot.
-                let there = supporters.unwrap_or_else(|| self.there(now));
-                *width = self.width(*assignment, value.len(), there, now).max(*width);
+                *width = self.width(*assignment, value.len(), voters, now).max(*width);
             }
             let Role::Leader(leading) = &mut self.role else { unreachable!("nobody has stopped it") };
-            let short = leading.proposals.respread(slot, spread);
-            self.send_accept(missing.union(short), slot, (value, spread), cx);
+            let to = missing.union(leading.proposals.respread(slot, spread));
+            if !to.is_empty() {
+                leading.proposals.on_sent_again(slot, to, now);
+                self.send_accept(to, slot, (value, spread), cx);
+            }
         }
         if !matches!(self.role, Role::Follower | Role::Polling(_)) {
             cx.set_timer(Timer::Retransmit, RETRANSMIT.max(Duration::from_millis(1)));

@@ -43,9 +43,9 @@ impl Peer {
 
     /// Whether it is being sent so much of what it has missed; or so much is under way to it, more than to anybody
     /// whose vote counts for what is not chosen: others have gone on without it, and its link is full.
-    pub(super) fn is_far_behind(&self, now: Time) -> bool {
+    pub(super) fn is_far_behind(&self, in_shards: bool, now: Time) -> bool {
         let misses = self.behind.is_some_and(|asked| now.since(asked) < FETCH_SILENCE);
-        let misses = misses && !mutation::active("paxos/send-to-those-that-fetch");
+        let misses = misses && !in_shards && !mutation::active("paxos/send-to-those-that-fetch");
         let much = self.in_flight.under_way(now) > self.behind_limit();
         misses || much && !mutation::active("paxos/send-to-those-far-behind")
     }

@@ -352,14 +352,25 @@ impl Proposals {
 
     /// A proposal under way is sent in these shards from now on: who has voted and must get more.
     pub fn respread(&mut self, slot: u64, spread: Option<Spread>) -> NodeSet {
-        let index = slot.checked_sub(self.start).and_then(|index| usize::try_from(index).ok());
-        let open = index.and_then(|index| self.open.get_mut(index)?.as_mut());
-        let proposal = open.unwrap_or_else(|| panic!("slot {slot} is not under way"));
+        let proposal = self.under_way_mut(slot);
         let before = std::mem::replace(&mut proposal.spread, spread);
         spread
             .filter(|_| spread != before)
             .map(|spread| proposal.tracker.short_of(&spread))
             .unwrap_or_default()
+    }
+
+    /// These are sent a proposal under way once more.
+    pub fn on_sent_again(&mut self, slot: u64, to: NodeSet, now: Time) {
+        let proposal = self.under_way_mut(slot);
+        proposal.sent = now;
+        proposal.left_out = proposal.left_out.difference(to);
+    }
+
+    fn under_way_mut(&mut self, slot: u64) -> &mut Proposal {
+        let index = slot.checked_sub(self.start).and_then(|index| usize::try_from(index).ok());
+        let open = index.and_then(|index| self.open.get_mut(index)?.as_mut());
+        open.unwrap_or_else(|| panic!("slot {slot} is not under way"))
     }
 
     /// Those under way, oldest first.
