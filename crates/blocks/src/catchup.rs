@@ -14,8 +14,10 @@
 //! of the first source, the snapshot is begun with the other. Each replacement doubles that number, up to
 //! [`MOST_RIVAL_ANSWERS`], until a snapshot is complete: two sources that stall in turn must not undo all progress.
 //!
-//! **A question is not repeated while its answer may be on its way** (`catchup/backoff.rs`).
+//! **A question is not repeated while its answer may be on its way** (`catchup/backoff.rs`), and a source does not wait
+//! for each (`catchup/ahead.rs`).
 
+mod ahead;
 mod backoff;
 
 use std::collections::BTreeMap;
@@ -25,6 +27,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use quorate_core::{Class, NodeId, NodeSet, Snapshot, Time, mutation, wire_enum, wire_struct};
 
+use self::ahead::Ahead;
 use self::backoff::Backoff;
 use crate::state::{LoadError, Loading, PIECE, Replicated};
 
@@ -36,6 +39,8 @@ pub const PATIENCE: Duration = Duration::from_secs(1);
 const RIVAL_ANSWERS: u32 = 2;
 /// That number grows up to this.
 const MOST_RIVAL_ANSWERS: u32 = 8;
+/// Bytes of the values in an answer, about.
+const VALUES: usize = 1 << 20;
 /// Bytes of the log that a transfer may hold back at least.
 const HELD_BYTES: usize = 4 << 20;
 /// An image that nobody asks for is dropped after this long.
@@ -145,6 +150,11 @@ impl Message {
         }
     }
 
+    /// Whether it is a piece of a snapshot, and not the last.
+    pub fn has_more(&self) -> bool {
+        matches!(self, Message::Piece(piece) if piece.next.is_some())
+    }
+
     /// The name of its type.
     pub fn kind(&self) -> &'static str {
         self.variant()
@@ -155,6 +165,9 @@ impl Message {
 #[derive(Debug, Default)]
 pub struct Source {
     offer: Option<Offer>,
+    /// To each peer.
+    values: BTreeMap<NodeId, Ahead<u64>>,
+    pieces: BTreeMap<NodeId, Ahead<(ImageId, Bytes)>>,
 }
 
 #[derive(Debug)]
@@ -165,15 +178,39 @@ struct Offer {
 }
 
 impl Source {
+    /// Answers [`Message::Fetch`] of what is kept. `values`: those from a slot on, up to so many bytes, and at least
+    /// one; none where there is none.
+    pub fn on_fetch(
+        &mut self,
+        peer: NodeId,
+        (from, asked): (u64, Time),
+        mut values: impl FnMut(u64, usize) -> Vec<Bytes>,
+        now: Time,
+    ) -> Vec<Message> {
+        let mut answers = Vec::new();
+        let unit = |from: &u64| {
+            let (from, values) = (*from, values(*from, VALUES));
+            let (bytes, next) = (values.iter().map(Bytes::len).sum(), from + values.len() as u64);
+            (next > from).then(|| {
+                answers.push(Message::Values { from, values, asked });
+                (bytes, Some(next))
+            })
+        };
+        let is_in = |begin: &u64, end: Option<&u64>| *begin <= from && end.is_some_and(|end| from < *end);
+        self.values.entry(peer).or_default().on_question(from, VALUES, is_in, unit, now);
+        answers
+    }
+
     /// Answers [`Message::Fetch`] of what is no longer kept; `start` is the first slot that is. `freeze` makes an
     /// image of the present, if the one that was offered last does not reach that far.
     pub fn on_far_fetch(
         &mut self,
+        peer: NodeId,
         (from, asked): (u64, Time),
         start: u64,
         freeze: impl FnOnce() -> (ImageId, Snapshot),
         now: Time,
-    ) -> Message {
+    ) -> Vec<Message> {
         let offer = match &mut self.offer {
             Some(offer) if offer.id.slot >= from && offer.id.slot + 1 >= start => offer,
             stale => {
@@ -182,25 +219,44 @@ impl Source {
             }
         };
         let id = offer.id;
-        self.on_more(id, Bytes::new(), asked, now)
+        self.pieces.remove(&peer);
+        self.on_more(peer, id, Bytes::new(), asked, now)
     }
 
     /// Answers [`Message::More`].
-    pub fn on_more(&mut self, image: ImageId, cursor: Bytes, asked: Time, now: Time) -> Message {
-        match &mut self.offer {
-            Some(offer) if offer.id == image => {
-                offer.used = now;
-                let piece = offer.image.piece(&cursor, PIECE);
-                Message::Piece(Piece { image, cursor, bytes: piece.bytes, next: piece.next, asked })
-            }
-            _ => Message::Gone { image },
-        }
+    pub fn on_more(
+        &mut self,
+        peer: NodeId,
+        image: ImageId,
+        cursor: Bytes,
+        asked: Time,
+        now: Time,
+    ) -> Vec<Message> {
+        let Some(offer) = self.offer.as_mut().filter(|offer| offer.id == image) else {
+            return vec![Message::Gone { image }];
+        };
+        offer.used = now;
+        let mut answers = Vec::new();
+        let unit = |(_, cursor): &(ImageId, Bytes)| {
+            let cursor = cursor.clone();
+            let piece = offer.image.piece(&cursor, PIECE);
+            let sent = (piece.bytes.len(), piece.next.clone().map(|next| (image, next)));
+            let (bytes, next) = (piece.bytes, piece.next);
+            answers.push(Message::Piece(Piece { image, cursor, bytes, next, asked }));
+            Some(sent)
+        };
+        let at = (image, cursor);
+        let is_in = |begin: &(ImageId, Bytes), _: Option<&_>| *begin == at;
+        self.pieces.entry(peer).or_default().on_question(at.clone(), PIECE, is_in, unit, now);
+        answers
     }
 
     /// Drops an image that nobody wants any more, and says what to keep of the log up to `applied`: entries up to each
     /// slot, oldest first, may go while more than so many bytes are kept.
     pub fn retention(&mut self, applied: u64, retain: usize, now: Time) -> [(u64, usize); 2] {
         self.offer.take_if(|offer| now.since(offer.used) >= OFFER_IDLE);
+        self.values.retain(|_, ahead| now.since(ahead.asked()) < OFFER_IDLE);
+        self.pieces.retain(|_, ahead| now.since(ahead.asked()) < OFFER_IDLE);
         // What follows an image that is in use will be asked for next: whoever takes it may hold the log back, but not
         // without bound.
         let wanted = self.offer.as_ref().map_or(u64::MAX, |offer| offer.id.slot);
@@ -392,22 +448,29 @@ impl<A: Assembler> Catchup<A> {
     }
 
     fn on_answer(&mut self, peer: NodeId, asked: Time, now: Time) {
-        self.backoffs.entry(peer).or_default().on_answer(asked, now);
+        let backoff = self.backoffs.entry(peer).or_default();
+        match backoff.is_open_after(asked) {
+            true => backoff.on_ahead(asked, now),
+            false => backoff.on_answer(asked, now),
+        }
         self.received += 1;
         self.silent.remove(peer);
         self.asked.take_if(|asked| asked.peer == peer);
     }
 
-    /// [`Message::Values`] has come in from a peer: another question may be asked at once, if this answers the last.
-    pub fn on_values(&mut self, peer: NodeId, asked: Time, now: Time) {
+    /// [`Message::Values`] has come in from a peer, and goes on where values ended here, or not. Another question may
+    /// be asked at once, if this answers the last, or was sent ahead of it.
+    pub fn on_values(&mut self, peer: NodeId, asked: Time, goes_on: bool, now: Time) {
         self.on_rival(peer, asked, now);
         let Some(open) = self.asked.as_mut().filter(|open| open.peer == peer) else { return };
-        if self.backoffs.get(&peer).is_some_and(|backoff| backoff.is_open_after(asked)) {
-            // It has answered, and goes on.
-            open.since = now;
-            return;
+        if !self.backoffs.get(&peer).is_some_and(|backoff| backoff.is_open_after(asked)) {
+            return self.on_answer(peer, asked, now);
         }
-        self.on_answer(peer, asked, now);
+        // It has answered, and goes on.
+        open.since = now;
+        if goes_on {
+            self.on_answer(peer, asked, now);
+        }
     }
 
     /// [`Message::Piece`] has come in from a peer; `applied` is the last slot executed here. Asks for the next with

@@ -68,20 +68,10 @@ fn with_one_away(protocol: &str, acts: impl Fn([NodeId; 3]) -> Vec<(Nanos, Act)>
     (full_links(protocol, usize::from(leader.get()) - 1, WRITES, acts), all)
 }
 
-/// The last slot that a node has executed then.
-fn executed(measured: &Measured, node: NodeId, at: Nanos) -> u64 {
-    let by_then = measured.values.iter().take_while(|(when, ..)| *when <= at);
-    let slots = by_then.filter_map(|(_, by, fact)| match fact {
-        Fact::Executed { slot, .. } if *by == node => Some(*slot),
-        _ => None,
-    });
-    slots.max().unwrap_or(0)
-}
-
 /// How far a member gets that was away, for each slot that its leader executes meanwhile.
 pub fn progress_of_one_that_was_away(protocol: &str) -> f64 {
     let (measured, [leader, _, away]) = with_one_away(protocol, |_| Vec::new());
-    let slots = |node| executed(&measured, node, END) - executed(&measured, node, AWAY.1);
+    let slots = |node| measured.executed(node, END) - measured.executed(node, AWAY.1);
     slots(away) as f64 / slots(leader) as f64
 }
 

@@ -62,4 +62,10 @@ impl Backoff {
             self.interval = (2 * now.since(asked)).clamp(RETRY, MOST_PATIENT_RETRY);
         }
     }
+
+    /// The peer has sent ahead what the open question asks beyond; it answered one of this time.
+    pub(super) fn on_ahead(&mut self, asked: Time, now: Time) {
+        self.open = None;
+        self.interval = (2 * now.since(asked)).clamp(RETRY, SLOWEST_RETRY);
+    }
 }

@@ -123,12 +123,28 @@ fn an_answer_to_a_repetition_does_not_make_the_next_question_be_asked_twice() {
     let mut catchup = Catchup::default();
     assert_eq!(times(&mut catchup, 0..1), [0, 200, 600]);
     let mut answered = |asked, now| {
-        catchup.on_values(node(2), at(asked), at(now));
+        catchup.on_values(node(2), at(asked), false, at(now));
         catchup.ask(&[node(2)], 1, at(now)).is_some()
     };
     assert!(answered(0, 1000), "the next one");
     assert!(!answered(200, 1300) && !answered(600, 1600), "its answer is behind these");
     assert!(answered(1000, 1900));
+}
+
+/// What was sent ahead brings more.
+#[test]
+fn values_that_go_on_are_followed_by_a_question_whichever_they_answer() {
+    let mut catchup = Catchup::default();
+    let mut answered = |asked, now, goes_on| {
+        catchup.on_values(node(2), at(asked), goes_on, at(now));
+        catchup.ask(&[node(2)], 1, at(now)).is_some()
+    };
+    assert!(answered(0, 0, true));
+    assert!(answered(0, 250, true));
+    assert!(answered(0, 251, true) && answered(0, 252, true));
+    assert!(!answered(0, 253, false), "a repetition");
+    assert!(answered(250, 500, true));
+    assert_eq!(times(&mut catchup, 1..2), [1000], "as patient as the answers were slow");
 }
 
 #[test]

@@ -370,20 +370,20 @@ impl ReplicatedLog {
                 let (index, base) = (index.max(1), self.entries.base());
                 if index <= base {
                     let state = || self.state.offer();
-                    let answer = self.source.on_far_fetch((index, asked), base + 1, state, now);
-                    cx.send(from, answer.into());
+                    let answers = self.source.on_far_fetch(from, (index, asked), base + 1, state, now);
+                    answers.into_iter().for_each(|answer| cx.send(from, answer.into()));
                 } else if let Some(peer) = peer {
                     peer.on_known(index);
                 }
                 None
             }
             catchup::Message::More { image, cursor, asked } => {
-                let answer = self.source.on_more(image, cursor, asked, now);
-                cx.send(from, answer.into());
+                let answers = self.source.on_more(from, image, cursor, asked, now);
+                answers.into_iter().for_each(|answer| cx.send(from, answer.into()));
                 None
             }
             catchup::Message::Values { from: first, values, asked } => {
-                self.catchup.on_values(from, asked, now);
+                self.catchup.on_values(from, asked, false, now);
                 Some(Fetched::Values { first, values })
             }
             catchup::Message::Piece(piece) => {

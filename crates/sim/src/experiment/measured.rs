@@ -124,6 +124,16 @@ impl Measured {
         leads.map(|(when, node, _)| (*when, *node))
     }
 
+    /// The last slot that a node has executed by an instant; 0 if there is none.
+    pub fn executed(&self, node: NodeId, at: Nanos) -> u64 {
+        let by_then = self.values.iter().take_while(|(when, ..)| *when <= at);
+        let slots = by_then.filter_map(|(_, by, fact)| match fact {
+            Fact::Executed { slot, .. } if *by == node => Some(*slot),
+            _ => None,
+        });
+        slots.max().unwrap_or(0)
+    }
+
     /// The first commit of a node as leader, from an instant on.
     pub fn first_commit_of(&self, node: NodeId, from: Nanos) -> Option<Nanos> {
         let commits = |(at, who, fact): &&(Nanos, NodeId, Fact)| {

@@ -166,6 +166,11 @@ impl<P: Policy> Replica<P> {
             self.proposed.add(spread.as_ref());
         }
         let Role::Leader(leading) = &mut self.role else { unreachable!("only a leader proposes") };
+        let is_first = slot > leading.proposals.next();
+        for (node, peer) in &mut leading.peers {
+            let gets_all = spread.is_none_or(|spread| spread.shards_of(*node) == ShardSet::ALL);
+            peer.on_proposed(slot, is_first, gets_all && !dispensable.contains(*node));
+        }
         leading.proposals.propose(slot, (value.clone(), spread), required, now);
         leading.proposals.leave_out(dispensable);
         cx.mark(Mark::Proposed { slot });
@@ -327,13 +332,22 @@ impl<P: Policy> Replica<P> {
         }
     }
 
+    /// From which slot on a member is being sent everything, if it asks for what it misses from this one on: values
+    /// that wait for a full link would only wait longer if they were sent twice.
+    pub(super) fn on_its_way(&self, to: NodeId, slot: u64, now: Time) -> Option<u64> {
+        let Role::Leader(leading) = &self.role else { return None };
+        let first = leading.peers.get(&to)?.on_its_way(slot, now);
+        first.filter(|_| !mutation::active("paxos/send-what-is-on-its-way"))
+    }
+
     /// A member asks for what it misses from a slot on; whether that is in a snapshot of which more comes.
     pub(super) fn on_fetch(&mut self, from: NodeId, slot: u64, has_more: bool, now: Time) {
         if let Role::Leader(leading) = &mut self.role
             && let Some(peer) = leading.peers.get_mut(&from)
         {
             let limit = peer.behind_limit();
-            peer.on_fetch(has_more || self.log.complete_bytes(slot, limit) > limit, now);
+            let missing = slot..peer.whole_since().unwrap_or(u64::MAX);
+            peer.on_fetch(has_more || self.log.complete_bytes(missing, limit) > limit, now);
         }
     }
 

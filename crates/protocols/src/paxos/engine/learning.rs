@@ -14,9 +14,6 @@ use super::replica::{Replica, Role, Timer};
 use super::{GRACE, MAX_GAP, Message, Record};
 use crate::paxos::engine::slots::Vote;
 
-/// A message to a replica that is behind carries about so many bytes of values.
-const VALUES_BYTES: usize = 1 << 20;
-
 impl<P: Policy> Replica<P> {
     /// The leader of `ballot` knows all slots up to `committed` to be chosen.
     pub(super) fn on_committed(
@@ -155,23 +152,34 @@ impl<P: Policy> Replica<P> {
             catchup::Message::Fetch { from: slot, asked } => {
                 let (slot, start) = (slot.max(1), self.log.start());
                 if slot > self.log.complete() {
-                    return;
+                    return self.on_fetch(from, slot, false, now);
                 }
-                let answer = match slot < start {
-                    true => self.source.on_far_fetch((slot, asked), start, || self.state.offer(), now),
+                let answers = match slot < start {
+                    true => self.source.on_far_fetch(from, (slot, asked), start, || self.state.offer(), now),
                     false => {
-                        let values = self.log.complete_values(slot, VALUES_BYTES);
-                        catchup::Message::Values { from: slot, values, asked }
+                        let on_its_way = self.on_its_way(from, slot, now).unwrap_or(u64::MAX);
+                        if on_its_way <= slot {
+                            return;
+                        }
+                        let values = |slot, bytes| {
+                            let mut values = self.log.complete_values(slot, bytes);
+                            values.truncate(on_its_way.saturating_sub(slot).try_into().unwrap_or(usize::MAX));
+                            values
+                        };
+                        self.source.on_fetch(from, (slot, asked), values, now)
                     }
                 };
-                self.answer_fetch(from, slot, answer, cx);
+                self.answer_fetch(from, slot, answers, cx);
             }
             catchup::Message::More { image, cursor, asked } => {
-                let answer = self.source.on_more(image, cursor, asked, now);
-                self.answer_fetch(from, image.slot + 1, answer, cx);
+                let answers = self.source.on_more(from, image, cursor, asked, now);
+                self.answer_fetch(from, image.slot + 1, answers, cx);
             }
             catchup::Message::Values { from: first, values, asked } => {
-                self.catchup.on_values(from, asked, now);
+                let complete = self.log.complete();
+                let end = first.saturating_add(values.len() as u64);
+                let goes_on = (first..end).contains(&(complete + 1));
+                self.catchup.on_values(from, asked, goes_on, now);
                 for (slot, value) in (first..).zip(values) {
                     let complete = self.log.complete();
                     let chosen = self.log.get(slot).filter(|vote| vote.chosen).map(|vote| &vote.value);
@@ -201,11 +209,16 @@ impl<P: Policy> Replica<P> {
         }
     }
 
-    /// Tells a replica what it misses from this slot on, or a piece of a snapshot behind which that slot comes.
-    fn answer_fetch(&mut self, to: NodeId, slot: u64, answer: catchup::Message, cx: &mut Context<'_, Self>) {
-        let has_more = matches!(&answer, catchup::Message::Piece(piece) if piece.next.is_some());
-        self.on_fetch(to, slot, has_more, cx.now());
-        cx.send(to, Message::Catchup(answer));
+    /// Tells a replica what it misses from this slot on, or pieces of a snapshot behind which that slot comes.
+    fn answer_fetch(
+        &mut self,
+        to: NodeId,
+        slot: u64,
+        answers: Vec<catchup::Message>,
+        cx: &mut Context<'_, Self>,
+    ) {
+        self.on_fetch(to, slot, answers.iter().any(catchup::Message::has_more), cx.now());
+        answers.into_iter().for_each(|answer| cx.send(to, Message::Catchup(answer)));
     }
 
     fn install(&mut self, state: Replicated, cx: &mut Context<'_, Self>) {

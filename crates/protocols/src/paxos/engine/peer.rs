@@ -26,13 +26,42 @@ pub struct Peer {
     pub(super) in_flight: InFlight,
     /// When it last asked for what it misses, and that was much.
     behind: Option<Time>,
+    /// From this slot on it was sent all that was proposed, and whole.
+    whole_since: Option<u64>,
 }
 
 impl Peer {
     /// Not heard yet.
     pub fn new(now: Time) -> Peer {
         let in_flight = InFlight::new(RETRANSMIT);
-        Peer { since: now, heard: None, committed: 0, bound: false, fetches: 0, in_flight, behind: None }
+        Peer {
+            since: now,
+            heard: None,
+            committed: 0,
+            bound: false,
+            fetches: 0,
+            in_flight,
+            behind: None,
+            whole_since: None,
+        }
+    }
+
+    /// A slot was proposed, the first after others that were not perhaps; whether it was sent this whole.
+    pub(super) fn on_proposed(&mut self, slot: u64, is_first: bool, is_whole: bool) {
+        let since = self.whole_since.filter(|_| !is_first);
+        self.whole_since = is_whole.then(|| since.unwrap_or(slot));
+    }
+
+    /// From which slot on it was sent all that was proposed, and whole.
+    pub(super) fn whole_since(&self) -> Option<u64> {
+        self.whole_since
+    }
+
+    /// From which slot on it has everything, or is being sent it, where it misses something from this one on, and much
+    /// is under way to it.
+    pub(super) fn on_its_way(&self, slot: u64, now: Time) -> Option<u64> {
+        let since = self.whole_since.filter(|_| self.in_flight.is_large())?;
+        (slot < since || !self.in_flight.is_late(slot, now)).then_some(since.max(slot))
     }
 
     /// It asks for what it misses, and that is much or not.

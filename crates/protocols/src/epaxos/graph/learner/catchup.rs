@@ -126,13 +126,13 @@ impl Learner {
             catchup::Message::Fetch { from: count, asked } => {
                 let mut source = std::mem::take(&mut self.source);
                 let freeze = || image::offer(&self.state, self.remembered());
-                let answer = source.on_far_fetch((count, asked), count, freeze, now);
+                let answers = source.on_far_fetch(from, (count, asked), count, freeze, now);
                 self.source = source;
-                cx.send(from, Message::Catchup(answer).into());
+                answers.into_iter().for_each(|answer| cx.send(from, Message::Catchup(answer).into()));
             }
             catchup::Message::More { image, cursor, asked } => {
-                let answer = self.source.on_more(image, cursor, asked, now);
-                cx.send(from, Message::Catchup(answer).into());
+                let answers = self.source.on_more(from, image, cursor, asked, now);
+                answers.into_iter().for_each(|answer| cx.send(from, Message::Catchup(answer).into()));
             }
             catchup::Message::Piece(piece) => {
                 let ask = |message| cx.send(from, Message::Catchup(message).into());

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::ops::Range;
 
 use bytes::Bytes;
 use quorate_blocks::ballot::Ballot;
@@ -146,10 +147,10 @@ impl SlotLog {
         values
     }
 
-    /// Bytes of the values from a slot on that are complete and kept, counted until they are more than `limit`.
-    pub fn complete_bytes(&self, from: u64, limit: usize) -> usize {
+    /// Bytes of the values of these slots that are complete and kept, counted until they are more than `limit`.
+    pub fn complete_bytes(&self, slots: Range<u64>, limit: usize) -> usize {
         let mut bytes = 0;
-        for slot in from.max(self.start)..=self.complete {
+        for slot in slots.start.max(self.start)..slots.end.min(self.complete + 1) {
             if bytes > limit {
                 break;
             }
