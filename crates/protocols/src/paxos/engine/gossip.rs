@@ -16,7 +16,9 @@
 //!
 //! *Bounds.* What is gathered at a time is [`WINDOW_BYTES`] of values; a peer is asked for [`PEER_BYTES`] at most. An
 //! answer is late as the pace of its peer tells (`blocks/pace.rs`), after ten rounds at least (as the paper has it);
-//! followers then ask this peer nothing for a while. A leader does not wait for it: who led before it may be dead.
+//! followers then ask this peer nothing that they need until it has answered again: what is asked of one that is dead
+//! would hold back all behind it. Now and then it is asked for a shard that others are asked for as well. A leader does
+//! not wait for it: who led before it may be dead.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -37,7 +39,7 @@ use crate::paxos::engine::slots::SlotLog;
 const ROUND: Duration = Duration::from_millis(20);
 /// No answer is late before.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// For so long a follower asks nothing of a peer whose answer was late.
+/// For so long a follower asks nothing of a peer whose answer was late, and then for one shard.
 const REST: Duration = Duration::from_secs(1);
 /// So often the shards of a value are asked for, before it is fetched whole.
 const ATTEMPTS: u32 = 3;
@@ -133,7 +135,8 @@ struct Gathered {
 struct Peer {
     in_flight: InFlight,
     asked: VecDeque<Asked>,
-    rests_until: Time,
+    /// Until when nothing is asked of it, since an answer was late and none has come after that.
+    rests_until: Option<Time>,
 }
 
 /// A request under way.
@@ -246,7 +249,7 @@ impl Gossip {
                 continue;
             }
             let mut asks = gathered.whom_to_ask(slot, own, gatherer, |node| {
-                self.peers.get(&node).is_some_and(|peer| peer.rests_until > now)
+                self.peers.get(&node).is_some_and(|peer| peer.rests(now))
             });
             let is_full = |node: &NodeId| {
                 let asked = self.peers.get(node).map_or(0, Peer::bytes);
@@ -271,13 +274,30 @@ impl Gossip {
         for (node, (_, slots)) in wanted {
             self.request(node, slots, now, &mut round);
         }
+        if let Some(own) = lacking(log, first).filter(|_| first <= gatherer.upto) {
+            self.try_again(first, own, now, &mut round);
+        }
         round
+    }
+
+    /// Asks those that have rested for a shard of a slot, whoever else is asked for it.
+    fn try_again(&mut self, slot: u64, own: &Coded, now: Time, round: &mut Round) {
+        let all = ShardSet::arc(0, own.id.shards.into(), own.id.shards.into());
+        let wanted = Wanted { slot, value: own.id, shards: all.without(own.held()), most: 1 };
+        for (node, peer) in &mut self.peers {
+            if peer.asked.is_empty() && peer.rests_until.is_some_and(|until| until <= now) {
+                self.last += 1;
+                let id = self.last;
+                peer.asked.push_back(Asked { id, at: now, bytes: 0, slots: Vec::new() });
+                round.requests.push((*node, Message::Reconstruct { id, wanted: vec![wanted] }));
+            }
+        }
     }
 
     /// Asks a peer for all of these, in as many requests as it takes.
     fn request(&mut self, node: NodeId, slots: Vec<Wanted>, now: Time, round: &mut Round) {
         let in_flight = || InFlight::new(PATIENCE);
-        let new = || Peer { in_flight: in_flight(), asked: VecDeque::new(), rests_until: Time::ZERO };
+        let new = || Peer { in_flight: in_flight(), asked: VecDeque::new(), rests_until: None };
         let peer = self.peers.entry(node).or_insert_with(new);
         let mut rest = slots.into_iter().peekable();
         while rest.peek().is_some() {
@@ -302,7 +322,7 @@ impl Gossip {
             let Peer { in_flight, asked, rests_until } = peer;
             let is_late = |it: &mut Asked| now.since(it.at) >= PATIENCE && in_flight.is_late(it.id, now);
             while let Some(asked) = asked.pop_front_if(is_late) {
-                *rests_until = now + REST;
+                *rests_until = Some(now + REST);
                 late.extend(asked.slots);
             }
         }
@@ -352,7 +372,7 @@ impl Gossip {
             && let Some(asked) = peer.asked.remove(at)
         {
             peer.in_flight.on_answer(id..=id, now);
-            peer.rests_until = Time::ZERO;
+            peer.rests_until = None;
             self.settle(&asked.slots);
         }
         whole
@@ -444,6 +464,12 @@ impl Peer {
     /// How many bytes of shards are asked for and not there yet.
     fn bytes(&self) -> usize {
         self.asked.iter().map(|asked| asked.bytes).sum()
+    }
+
+    /// Whether nothing that is needed is asked of it.
+    fn rests(&self, now: Time) -> bool {
+        let is_over = |until| until <= now && mutation::active("gossip/ask-the-silent");
+        self.rests_until.is_some_and(|until| !is_over(until))
     }
 }
 
