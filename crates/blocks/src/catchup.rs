@@ -14,11 +14,11 @@
 //! of the first source, the snapshot is begun with the other. Each replacement doubles that number, up to
 //! [`MOST_RIVAL_ANSWERS`], until a snapshot is complete: two sources that stall in turn must not undo all progress.
 //!
-//! **A question is not repeated while its answer may be on its way** (`catchup/backoff.rs`), and a source does not wait
-//! for each (`catchup/ahead.rs`).
+//! **A question is not repeated while its answer may be on its way** (`catchup/backoff.rs`), and a source
+//! sends what will be asked for next ahead, within a window (`catchup/send_window.rs`).
 
-mod ahead;
 mod backoff;
+mod send_window;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -27,8 +27,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use quorate_core::{Class, NodeId, NodeSet, Snapshot, Time, mutation, wire_enum, wire_struct};
 
-use self::ahead::Ahead;
 use self::backoff::Backoff;
+use self::send_window::SendWindow;
 use crate::state::{LoadError, Loading, PIECE, Replicated};
 
 /// Without an answer for this long, ask again, the first time.
@@ -165,9 +165,10 @@ impl Message {
 #[derive(Debug, Default)]
 pub struct Source {
     offer: Option<Offer>,
-    /// To each peer.
-    values: BTreeMap<NodeId, Ahead<u64>>,
-    pieces: BTreeMap<NodeId, Ahead<(ImageId, Bytes)>>,
+    /// Values that each peer was sent ahead, by the first slot of an answer.
+    values: BTreeMap<NodeId, SendWindow<u64>>,
+    /// The same of pieces, by image and cursor.
+    pieces: BTreeMap<NodeId, SendWindow<(ImageId, Bytes)>>,
 }
 
 #[derive(Debug)]
@@ -255,8 +256,8 @@ impl Source {
     /// slot, oldest first, may go while more than so many bytes are kept.
     pub fn retention(&mut self, applied: u64, retain: usize, now: Time) -> [(u64, usize); 2] {
         self.offer.take_if(|offer| now.since(offer.used) >= OFFER_IDLE);
-        self.values.retain(|_, ahead| now.since(ahead.asked()) < OFFER_IDLE);
-        self.pieces.retain(|_, ahead| now.since(ahead.asked()) < OFFER_IDLE);
+        self.values.retain(|_, window| now.since(window.asked()) < OFFER_IDLE);
+        self.pieces.retain(|_, window| now.since(window.asked()) < OFFER_IDLE);
         // What follows an image that is in use will be asked for next: whoever takes it may hold the log back, but not
         // without bound.
         let wanted = self.offer.as_ref().map_or(u64::MAX, |offer| offer.id.slot);
@@ -463,12 +464,10 @@ impl<A: Assembler> Catchup<A> {
     pub fn on_values(&mut self, peer: NodeId, asked: Time, goes_on: bool, now: Time) {
         self.on_rival(peer, asked, now);
         let Some(open) = self.asked.as_mut().filter(|open| open.peer == peer) else { return };
-        if !self.backoffs.get(&peer).is_some_and(|backoff| backoff.is_open_after(asked)) {
-            return self.on_answer(peer, asked, now);
-        }
         // It has answered, and goes on.
         open.since = now;
-        if goes_on {
+        let is_ahead = self.backoffs.get(&peer).is_some_and(|backoff| backoff.is_open_after(asked));
+        if goes_on || !is_ahead {
             self.on_answer(peer, asked, now);
         }
     }

@@ -1,10 +1,11 @@
-//! What a peer is sent before it asks for it.
+//! How much a source sends ahead of a peer's questions: a sliding window.
 //!
-//! A peer that is behind asks for one unit after the other: so many values, or a piece of a snapshot. Were each sent
+//! A peer that is behind asks for one unit after the other: a MiB of values, or a piece of a snapshot. Were each sent
 //! only when the one before it is there, a unit would take a round trip, and on a long link a peer would get far less
-//! than that carries; less, perhaps, than is written meanwhile. So the next ones are sent ahead, one more with each
-//! question that goes on where another unit ended, up to [`MOST`] bytes and no more than take [`TIME`]. Questions are
-//! the acknowledgements. One that is repeated says that what was sent is lost, or too much: the peer gets one unit.
+//! than that carries; less, perhaps, than is written meanwhile. So the source pipelines: it sends the next units ahead.
+//! Each question acknowledges the units before the one that it asks for, and lets the window grow by as many, up to
+//! [`MAX_BYTES`] and to what takes [`MAX_TIME`]. A question that is repeated says that what was sent is lost, or too
+//! much: the window is one unit again.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,39 +13,39 @@ use std::time::Duration;
 
 use quorate_core::{Time, mutation};
 
-/// No more bytes are sent ahead.
-const MOST: usize = 8 << 20;
-/// Nor more than take so long.
-const TIME: Duration = Duration::from_millis(800);
+/// The largest window, in bytes.
+const MAX_BYTES: usize = 8 << 20;
+/// The longest that the units of a window may take to be asked beyond, at the pace of those before them.
+const MAX_TIME: Duration = Duration::from_millis(800);
 
-/// What one peer has been sent and has not asked beyond. `P`: where a unit begins.
-pub(super) struct Ahead<P> {
+/// The units that one peer was sent and has not asked beyond. `P`: where a unit begins, a slot or a cursor.
+pub(super) struct SendWindow<P> {
     /// Where those begin, and when they were sent, oldest first: first the one that was asked for last.
     sent: VecDeque<(P, Time)>,
     /// Where the one after them begins.
     next: Option<P>,
-    /// How many units may be sent and not asked beyond.
-    window: usize,
+    /// How many of them there may be.
+    size: usize,
     /// What it asked for last, and when.
     last: Option<P>,
     asked: Time,
 }
 
-impl<P> Default for Ahead<P> {
+impl<P> Default for SendWindow<P> {
     fn default() -> Self {
-        Ahead { sent: VecDeque::new(), next: None, window: 1, last: None, asked: Time::ZERO }
+        SendWindow { sent: VecDeque::new(), next: None, size: 1, last: None, asked: Time::ZERO }
     }
 }
 
 /// Only what makes a difference where all units are small: nothing is sent ahead there.
-impl<P: fmt::Debug> fmt::Debug for Ahead<P> {
+impl<P: fmt::Debug> fmt::Debug for SendWindow<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sent: Vec<_> = self.sent.iter().skip(1).map(|(at, _)| at).collect();
-        f.debug_struct("Ahead").field("sent", &sent).finish()
+        f.debug_struct("SendWindow").field("sent", &sent).finish()
     }
 }
 
-impl<P: Clone + PartialEq> Ahead<P> {
+impl<P: Clone + PartialEq> SendWindow<P> {
     /// When it asked last.
     pub(super) fn asked(&self) -> Time {
         self.asked
@@ -73,17 +74,17 @@ impl<P: Clone + PartialEq> Ahead<P> {
         let known = self.unit_of(&at, is_in).filter(|_| self.last.as_ref() != Some(&at));
         if let Some(known @ 1..) = known {
             let (_, sent) = self.sent[known - 1];
-            // So many left in this time, or would have.
+            // The time from one unit to the next, where all that were sent are under way.
             let each = now.since(sent) / self.sent.len() as u32;
-            let in_time = TIME.as_nanos() / each.as_nanos().max(1);
-            let limit = (MOST / full).min(in_time.try_into().unwrap_or(usize::MAX)).max(1);
+            let in_time = MAX_TIME.as_nanos() / each.as_nanos().max(1);
+            let limit = (MAX_BYTES / full).min(in_time.try_into().unwrap_or(usize::MAX)).max(1);
             self.sent.drain(..known);
-            self.window = (self.window + known).min(limit);
+            self.size = (self.size + known).min(limit);
         } else if known.is_none() {
-            *self = Ahead { next: Some(at.clone()), ..Ahead::default() };
+            *self = SendWindow { next: Some(at.clone()), ..SendWindow::default() };
         }
         (self.last, self.asked) = (Some(at), now);
-        while self.sent.len() < self.window
+        while self.sent.len() < self.size
             && let Some(at) = &self.next
             && let Some((bytes, next)) = unit(at)
         {
@@ -104,7 +105,7 @@ mod tests {
 
     /// `MS AT → what is sent`, of a peer that asks for the unit at a number, where there are so many.
     fn script(units: u64, size: usize, text: &str) {
-        let mut ahead = Ahead::default();
+        let mut ahead = SendWindow::default();
         for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let (question, expected) = line.split_once('→').unwrap();
             let numbers: Vec<u64> = question.split_whitespace().map(|word| word.parse().unwrap()).collect();
