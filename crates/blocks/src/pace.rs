@@ -19,9 +19,9 @@
 //! A message is late when twice the expected time of all bytes under way is over, at least `floor` after it was sent.
 //! Until a size has been seen, a slow link is assumed ([`ASSUMED`]): a needless copy of a large message makes a slow
 //! link slower, and a lost one is rare. A copy that was sent again is measured from its first sending, or a link that
-//! has become slower would never be recognized; and it is given at least as long again as it has waited. What is
-//! answered may be the first copy: all that was sent after that one is still under way, or needless copies would hide
-//! what waits for the link, and so lead to more of them.
+//! has become slower would never be recognized; and it is given at least as long again as it has waited. An
+//! answer does not say which copy it answers (TCP's *retransmission ambiguity*). It is taken for one to the first, and
+//! what was sent after that stays under way: else needless copies would hide what waits for the link, and bring more.
 //!
 //! What is small is late after `floor`, whatever the model says: to send it again costs little, and a slow answer to it
 //! says that a process or a disk is slow, not a link. No message is waited for longer than [`LONGEST`], and a message
@@ -221,8 +221,8 @@ impl Line {
     }
 }
 
-/// What one peer was sent and has not answered, by ids that grow, from 1 on: slots, indices, numbers in a session. See
-/// the file comment.
+/// What one peer was sent and has not answered, by ids that grow, from 1 on: slots, indices, numbers in a session.
+/// The file comment says how late answers are told.
 #[derive(Clone)]
 pub struct InFlight {
     floor: Duration,
@@ -425,12 +425,12 @@ impl InFlight {
         };
         self.settled = self.settled.max(settled);
         if let Some(Probe { sending, first_copy, .. }) = probe {
-            let is_later = |other: &Probe| other.sending.bytes.1 > first_copy && !ids.contains(&other.id);
+            self.probes.retain(|other| !ids.contains(&other.id));
             // What it has overtaken was lost, and did not leave before it.
-            let is_overtaken = |other: &&Probe| !is_later(other) && !ids.contains(&other.id);
-            let lost = self.probes.iter().filter(is_overtaken).map(|other| other.sending.bytes.1).max();
-            self.pace.on_response(sending.after(lost.unwrap_or(0)).sample(now));
-            self.probes.retain(is_later);
+            let overtaken =
+                self.probes.iter().map(|other| other.sending.bytes.1).filter(|end| *end <= first_copy);
+            self.pace.on_response(sending.after(overtaken.max().unwrap_or(0)).sample(now));
+            self.probes.retain(|other| other.sending.bytes.1 > first_copy);
         }
         let (answered, settled) = (*ids.end(), self.settled);
         let (shortest, usual) = (self.pace.least(), self.pace.round_trip_time());

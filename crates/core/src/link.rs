@@ -5,8 +5,7 @@
 //! a process share its **interface**, which has a rate of its own: a frame takes as long as the slower of the two does.
 //! What is urgent goes before writes and bulk, which therefore keep it waiting for a frame at most; writes and bulk go
 //! in turn ([`ClassScheduler`]); within a class, messages go in their order. The interface serves its links in turn,
-//! and writes and bulk of different ones as a link does its own. A message that has left whole is under way for the
-//! delay.
+//! and writes and bulk of different ones as a link does its own. A message that has left whole arrives after the delay.
 //!
 //! When a frame begins is decided when the link and the interface are free, so that a rate that changes is that of
 //! everything that waits.

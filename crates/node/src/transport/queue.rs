@@ -87,8 +87,7 @@ impl Output {
         }
     }
 
-    /// Takes what goes next behind what is urgent: writes, of so many bytes before the last, or a frame of another
-    /// class.
+    /// Takes what goes next behind what is urgent: gathered writes, or one frame of another class.
     fn begin(&mut self) {
         while self.next.len() < GATHERED {
             let turn = self.scheduler.begun().or_else(|| {

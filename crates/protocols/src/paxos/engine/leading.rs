@@ -155,21 +155,21 @@ impl<P: Policy> Replica<P> {
         let (required, now) = (P::required(self, &value), cx.now());
         let dispensable = |in_shards| self.dispensable(in_shards, now).difference(required);
         let assignment = id.and_then(|id| Some((id, P::assignment(self)?)));
-        let spread = assignment.map(|(id, assignment)| {
-            let there = self.there(now).difference(dispensable(true));
-            let width = self.width(assignment, value.len(), there, now);
-            Spread { id, assignment, width }
+        let in_shards = assignment.and_then(|(id, assignment)| {
+            let dispensable = dispensable(true);
+            let there = self.there(now).difference(dispensable);
+            let spread = Spread { id, assignment, width: self.width(assignment, value.len(), there, now) };
+            spread.is_partial().then_some((Some(spread), dispensable))
         });
-        let spread = spread.filter(Spread::is_partial);
-        let dispensable = dispensable(spread.is_some());
+        let (spread, dispensable) = in_shards.unwrap_or_else(|| (None, dispensable(false)));
         if id.is_some() {
             self.proposed.add(spread.as_ref());
         }
         let Role::Leader(leading) = &mut self.role else { unreachable!("only a leader proposes") };
-        let is_first = slot > leading.proposals.next();
+        let follows_gap = slot > leading.proposals.next();
         for (node, peer) in &mut leading.peers {
             let gets_all = spread.is_none_or(|spread| spread.shards_of(*node) == ShardSet::ALL);
-            peer.on_proposed(slot, is_first, gets_all && !dispensable.contains(*node));
+            peer.on_proposed(slot, follows_gap, gets_all && !dispensable.contains(*node));
         }
         leading.proposals.propose(slot, (value.clone(), spread), required, now);
         leading.proposals.leave_out(dispensable);
@@ -346,7 +346,7 @@ impl<P: Policy> Replica<P> {
             && let Some(peer) = leading.peers.get_mut(&from)
         {
             let limit = peer.behind_limit();
-            let missing = slot..peer.whole_since().unwrap_or(u64::MAX);
+            let missing = slot..peer.whole_since.unwrap_or(u64::MAX);
             peer.on_fetch(has_more || self.log.complete_bytes(missing, limit) > limit, now);
         }
     }

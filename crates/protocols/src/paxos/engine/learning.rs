@@ -161,11 +161,7 @@ impl<P: Policy> Replica<P> {
                         if on_its_way <= slot {
                             return;
                         }
-                        let values = |slot, bytes| {
-                            let mut values = self.log.complete_values(slot, bytes);
-                            values.truncate(on_its_way.saturating_sub(slot).try_into().unwrap_or(usize::MAX));
-                            values
-                        };
+                        let values = |slot, bytes| self.log.complete_values(slot..on_its_way, bytes);
                         self.source.on_fetch(from, (slot, asked), values, now)
                     }
                 };

@@ -27,7 +27,7 @@ pub struct Peer {
     /// When it last asked for what it misses, and that was much.
     behind: Option<Time>,
     /// From this slot on it was sent all that was proposed, and whole.
-    whole_since: Option<u64>,
+    pub(super) whole_since: Option<u64>,
 }
 
 impl Peer {
@@ -46,15 +46,10 @@ impl Peer {
         }
     }
 
-    /// A slot was proposed, the first after others that were not perhaps; whether it was sent this whole.
-    pub(super) fn on_proposed(&mut self, slot: u64, is_first: bool, is_whole: bool) {
-        let since = self.whole_since.filter(|_| !is_first);
+    /// A slot was proposed, behind a gap or not; whether it was sent this whole.
+    pub(super) fn on_proposed(&mut self, slot: u64, follows_gap: bool, is_whole: bool) {
+        let since = self.whole_since.filter(|_| !follows_gap);
         self.whole_since = is_whole.then(|| since.unwrap_or(slot));
-    }
-
-    /// From which slot on it was sent all that was proposed, and whole.
-    pub(super) fn whole_since(&self) -> Option<u64> {
-        self.whole_since
     }
 
     /// From which slot on it has everything, or is being sent it, where it misses something from this one on, and much

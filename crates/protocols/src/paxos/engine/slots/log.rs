@@ -133,10 +133,11 @@ impl SlotLog {
         ranges
     }
 
-    /// The values from a complete slot on, which is kept: as many as come to about so many bytes, and at least one.
-    pub fn complete_values(&self, from: u64, limit: usize) -> Vec<Bytes> {
+    /// The values of these slots, of which the first is kept, as far as they are complete: as many as come to about
+    /// `limit` bytes, and at least one if any is complete.
+    pub fn complete_values(&self, slots: Range<u64>, limit: usize) -> Vec<Bytes> {
         let (mut values, mut bytes) = (Vec::new(), 0);
-        for slot in from..=self.complete() {
+        for slot in slots.start..slots.end.min(self.complete + 1) {
             let value = self.chosen(slot).expect("kept and complete");
             if bytes > 0 && bytes + value.len() > limit {
                 break;
