@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use quorate_blocks::ballot::Ballot;
-use quorate_blocks::coding::spread::ShardSet;
 use quorate_blocks::coding::{Assignment, CodingError, Value, ValueId};
 use quorate_core::{NodeId, Wire, digest};
 
@@ -17,7 +16,7 @@ pub fn value(data: &[u8]) {
     };
     values.windows(2).for_each(|pair| revote(&pair[0], &pair[1]));
     let Some(id) = values.iter().find_map(Value::coded).map(|coded| coded.id) else { return };
-    let all = ShardSet::arc(0, id.shards.into(), id.shards.into());
+    let all = id.all_shards();
     let mut gathered = None;
     for value in &values {
         let Some(shards) = value.shards(id, all, id.shards.into()) else { continue };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_check::{MILLISECOND, Nanos, SECOND};
-use quorate_core::{Fact, Link, NodeId, Rate};
+use quorate_core::{Link, NodeId, Rate};
 use quorate_protocols::registry::named;
 use quorate_sim::experiment::{Act, Clients, Load, Measured, Setup, measure};
 use quorate_store::{Command, Condition, Expiry};
@@ -49,8 +49,7 @@ fn full_links(
 /// The leader, whose clients they are, and the others.
 fn leader_and_others(protocol: &str) -> [NodeId; 3] {
     let measured = full_links(protocol, 0, WRITES, Vec::new());
-    let leads = |(_, node, fact): &(_, NodeId, Fact)| matches!(fact, Fact::Leads { .. }).then_some(*node);
-    let leader = measured.facts.iter().rev().find_map(leads).expect("a leader");
+    let (_, leader) = measured.elected_after(0).last().expect("a leader");
     let mut all: Vec<_> = nodes().collect();
     all.sort_by_key(|node| *node != leader);
     all.try_into().expect("three nodes")
@@ -59,12 +58,7 @@ fn leader_and_others(protocol: &str) -> [NodeId; 3] {
 /// Where a member is away for a while, and what then happens.
 fn with_one_away(protocol: &str, acts: impl Fn([NodeId; 3]) -> Vec<(Nanos, Act)>) -> (Measured, [NodeId; 3]) {
     let all @ [leader, other, away] = leader_and_others(protocol);
-    let lose = |at, loses| {
-        let ways = [leader, other].map(|node| [Act::Lose(node, away, loses), Act::Lose(away, node, loses)]);
-        ways.into_iter().flatten().map(move |act| (at, act))
-    };
-    let losses = lose(AWAY.0, true).chain(lose(AWAY.1, false));
-    let acts = losses.chain(acts(all)).collect();
+    let acts = [Act::cut_off(away, &[leader, other], AWAY), acts(all)].concat();
     (full_links(protocol, usize::from(leader.get()) - 1, WRITES, acts), all)
 }
 
@@ -103,8 +97,7 @@ pub fn share_of_one_behind_a_thin_link(protocol: &str) -> f64 {
     bytes(slow) / bytes(other)
 }
 
-/// Where a follower dies: the longest time without a write that succeeds then, and how many do from two seconds after
-/// on.
+/// Where a follower dies: the longest time without a write that succeeds, and how many do after two seconds.
 pub fn writes_without_a_follower(protocol: &str, writes: (usize, usize)) -> (Nanos, usize) {
     let [leader, _, dies] = leader_and_others(protocol);
     let at = usize::from(leader.get()) - 1;
@@ -138,8 +131,7 @@ fn one_that_is_behind_a_thin_link_is_not_sent_all_that_others_get() {
     }
 }
 
-/// What had been sent in shards is sent whole then, behind what waits for the link; each copy too many would keep it
-/// waiting for longer.
+/// What had been sent in shards is sent whole then, behind what waits for the link; so each needless copy delays it.
 #[test]
 fn values_that_follow_their_shards_are_sent_at_once_and_once() {
     for writes in [WRITES, SMALL_WRITES] {

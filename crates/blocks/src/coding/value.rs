@@ -52,6 +52,11 @@ impl ValueId {
         Code::new(self.shards.into(), self.data.into()).expect("checked where it was made or decoded")
     }
 
+    /// All of its shards, by number.
+    pub fn all_shards(&self) -> ShardSet {
+        ShardSet::arc(0, self.shards.into(), self.shards.into())
+    }
+
     /// What each voter gets of the value: `width` shards, of which the first has the voter's number.
     pub fn split(self, value: &Bytes, width: usize) -> impl Iterator<Item = Value> {
         let shards = usize::from(self.shards);

@@ -71,3 +71,12 @@ pub enum Act {
     /// An operator asks through this proxy, or at this node; waits a minute.
     Manage(usize, Manage),
 }
+
+impl Act {
+    /// All that a node and these others send each other is lost, from the first instant until the second.
+    pub fn cut_off(node: NodeId, others: &[NodeId], (from, until): (Nanos, Nanos)) -> Vec<(Nanos, Act)> {
+        let links = others.iter().flat_map(|other| [(*other, node), (node, *other)]);
+        let lose = |(a, b)| [(from, Act::Lose(a, b, true)), (until, Act::Lose(a, b, false))];
+        links.flat_map(lose).collect()
+    }
+}

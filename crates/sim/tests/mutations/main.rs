@@ -189,8 +189,7 @@ fn values_that_follow_their_shards() {
     assert!(writes < 2000, "{writes}");
 }
 
-/// A follower waits for shards of one that is dead; or what fills a link comes twice, and whole values are sent from
-/// then on.
+/// A follower waits for shards of one that is dead; or what fills a link comes twice, and values stay whole.
 #[test]
 fn followers_that_do_not_get_on_where_their_leader_has_died() {
     let without_a_leader =

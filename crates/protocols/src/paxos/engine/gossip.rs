@@ -275,15 +275,15 @@ impl Gossip {
             self.request(node, slots, now, &mut round);
         }
         if let Some(own) = lacking(log, first).filter(|_| first <= gatherer.upto) {
-            self.try_again(first, own, now, &mut round);
+            self.probe_silent(first, own, now, &mut round);
         }
         round
     }
 
-    /// Asks those that have rested for a shard of a slot, whoever else is asked for it.
-    fn try_again(&mut self, slot: u64, own: &Coded, now: Time, round: &mut Round) {
-        let all = ShardSet::arc(0, own.id.shards.into(), own.id.shards.into());
-        let wanted = Wanted { slot, value: own.id, shards: all.without(own.held()), most: 1 };
+    /// Asks those whose answers were late, and that have rested, for a shard of a slot, whoever else is asked for it.
+    fn probe_silent(&mut self, slot: u64, own: &Coded, now: Time, round: &mut Round) {
+        let shards = own.id.all_shards().without(own.held());
+        let wanted = Wanted { slot, value: own.id, shards, most: 1 };
         for (node, peer) in &mut self.peers {
             if peer.asked.is_empty() && peer.rests_until.is_some_and(|until| until <= now) {
                 self.last += 1;
@@ -410,7 +410,7 @@ impl Gathered {
         let id = own.id;
         let held = self.shards.as_ref().map(Coded::held).unwrap_or_default();
         let mut have = own.held().union(held);
-        let all = ShardSet::arc(0, id.shards.into(), id.shards.into());
+        let all = id.all_shards();
         let first = self.attempts == 0 && !gatherer.leads;
         let expected =
             gatherer.assignment.filter(|expected| first && expected.code() == (id.shards, id.data));
