@@ -9,7 +9,7 @@ use quorate_core::{NodeId, NodeSet, Time, mutation};
 
 use super::Message;
 use super::replica::{Attempt, Cx, Replica};
-use crate::epaxos::graph::{PendingQuorum, Vote};
+use crate::epaxos::graph::{FULL_LINK, PendingQuorum, Vote};
 
 /// How far a replica is with an instance, as its owner in ballot zero or to recover it in another.
 #[derive(Debug)]
@@ -128,14 +128,22 @@ impl Replica {
     pub(super) fn repeat(&mut self, cx: &mut Cx<'_>) {
         let (now, slow, heartbeat) = (cx.now(), self.config.slow(), self.config.learner.heartbeat);
         let (mut late, mut stale, are_large) = (Vec::new(), Vec::new(), self.learner.are_large());
+        let present = self.learner.present(now);
         for (instance, quorum) in self.pending.iter_mut() {
             let age = now.since(quorum.since);
-            let is_old = age >= 2 * self.config.patience(&self.learner, instance);
+            // Large answers take their time, but for those of the dead.
+            let may_come = match quorum.step {
+                Step::Recover { .. } => true,
+                Step::Validate { .. } => quorum.silent().difference(present).is_empty(),
+                Step::PreAccept { .. } | Step::Accept(_) | Step::Wait { .. } => false,
+            };
+            let is_in_time = are_large && may_come && age < FULL_LINK;
+            let is_old = age >= 2 * self.config.patience(&self.learner, instance) && !is_in_time;
             match quorum.step {
                 Step::PreAccept { .. } if quorum.replied.len() >= slow && age >= heartbeat => {
                     late.push(instance)
                 }
-                _ if !quorum.is_due(now) => {}
+                _ if !quorum.is_due(are_large, now) => {}
                 Step::Recover { .. } | Step::Validate { .. } | Step::Wait { .. } if is_old => {
                     stale.push(instance);
                 }

@@ -21,10 +21,12 @@ use super::Message;
 use super::message::Against;
 use super::proposing::{Candidate, Proposal, Step};
 use super::replica::{Attempt, Cx, Replica};
-use crate::epaxos::graph::{InstanceState, PendingQuorum, Phase, RETRANSMIT, Vote};
+use crate::epaxos::graph::{InstanceState, LARGE_BATCH, PendingQuorum, Phase, RETRANSMIT, Vote};
 
 /// Recoveries that are under way at once.
 const RECOVERIES: usize = 32;
+/// The same where batches are large: on a full link each comes the later the more of them are asked for.
+const LARGE_RECOVERIES: usize = 2;
 
 /// Whether this may be part of a fast quorum: the owner's dependencies, and nothing to add.
 fn is_as_proposed(vote: &Vote) -> bool {
@@ -62,12 +64,22 @@ impl Replica {
             }
         }
         waits |= self.watch.look(stuck, now, cx.random());
-        let under_way = self.pending.iter().filter(|(_, quorum)| quorum.ballot != Ballot::ZERO).count();
-        for instance in self.watch.due(RECOVERIES.saturating_sub(under_way), now) {
+        for instance in self.watch.due(self.more_recoveries(), now) {
             self.recover_instance(instance, cx);
         }
         if waits {
             self.learner.ask(cx);
+        }
+    }
+
+    /// How many instances may be recovered beside those that are.
+    fn more_recoveries(&self) -> usize {
+        let recoveries = || self.pending.iter().filter(|(_, quorum)| quorum.ballot != Ballot::ZERO);
+        let bring_batches = recoveries().filter(|(_, quorum)| !matches!(quorum.step, Step::Wait { .. }));
+        let all = RECOVERIES.saturating_sub(recoveries().count());
+        match self.learner.are_large() && !mutation::active("epaxos/recovers-all-at-once") {
+            true => all.min(LARGE_RECOVERIES.saturating_sub(bring_batches.count())),
+            false => all,
         }
     }
 
@@ -136,7 +148,9 @@ impl Replica {
                 }
                 let possible = candidate.is_possible(self.config.e());
                 match vote.phase {
-                    Phase::Committed | Phase::Accepted => self.obey(at, &vote, cx),
+                    Phase::Committed | Phase::Accepted => {
+                        self.obey(at, &vote, NodeSet::from_iter([from]), cx)
+                    }
                     _ if from == at.0.owner() || !possible => self.nullify(at, cx),
                     Phase::Initial | Phase::PreAccepted => {}
                 }
@@ -156,8 +170,10 @@ impl Replica {
         let top = votes.values().map(|vote| vote.voted).max().expect("a quorum");
         let strongest = |vote: &&Vote| vote.phase == Phase::Committed;
         let accepted = |vote: &&Vote| vote.phase == Phase::Accepted && vote.voted == top;
+        let knows = |vote: &Vote| vote.value.as_ref().is_some_and(|value| !value.is_empty());
+        let knowing = votes.iter().filter(|(_, vote)| knows(vote)).map(|(node, _)| *node).collect();
         if let Some(vote) = votes.values().find(strongest).or(votes.values().find(accepted)).cloned() {
-            return self.obey(at, &vote, cx);
+            return self.obey(at, &vote, knowing, cx);
         }
         let voters: NodeSet = votes.keys().copied().collect();
         let count = votes.values().filter(|vote| is_as_proposed(vote)).count();
@@ -171,7 +187,7 @@ impl Replica {
         };
         self.learner.entry(instance).learn(&value);
         if mutation::active("epaxos/no-validation") {
-            return self.propose_batch(at, deps, cx);
+            return self.propose_batch(at, deps, knowing, cx);
         }
         let message = Message::Validate { instance, ballot, value, deps };
         cx.send_all(voters, message.clone());
@@ -179,16 +195,17 @@ impl Replica {
         quorum.turn(Step::Validate { candidate: candidate(deps), against, forgotten }, message, voters);
     }
 
-    /// Proposes what was voted for, or learns what is decided.
-    fn obey(&mut self, at: Attempt, vote: &Vote, cx: &mut Cx<'_>) {
+    /// Proposes what was voted for, or learns what is decided. Those in `knowing` have told the batch.
+    fn obey(&mut self, at: Attempt, vote: &Vote, knowing: NodeSet, cx: &mut Cx<'_>) {
         let Some(value) = &vote.value else { return };
         let proposal = Proposal { noop: value.is_empty(), deps: vote.deps };
         if !proposal.noop {
             self.learner.entry(at.0).learn(value);
         }
+        let knowing = self.without_small_batches(at.0, knowing);
         match vote.phase {
-            Phase::Committed => self.decide(at.0, proposal, NodeSet::EMPTY, cx),
-            _ => self.accept(at, proposal, NodeSet::EMPTY, cx),
+            Phase::Committed => self.decide(at.0, proposal, knowing, cx),
+            _ => self.accept(at, proposal, knowing, cx),
         }
     }
 
@@ -197,9 +214,18 @@ impl Replica {
         self.accept(at, Proposal { noop: true, deps: Frontier::default() }, NodeSet::EMPTY, cx);
     }
 
-    /// It may have been, and nothing speaks against it.
-    fn propose_batch(&mut self, at: Attempt, deps: Frontier, cx: &mut Cx<'_>) {
-        self.accept(at, Proposal { noop: false, deps }, NodeSet::EMPTY, cx);
+    /// It may have been, and nothing speaks against it. Those in `knowing` have the batch.
+    fn propose_batch(&mut self, at: Attempt, deps: Frontier, knowing: NodeSet, cx: &mut Cx<'_>) {
+        let knowing = self.without_small_batches(at.0, knowing);
+        self.accept(at, Proposal { noop: false, deps }, knowing, cx);
+    }
+
+    /// Of those who have an instance's batch, those to whom it is not sent again: all if it is large. Whoever has lost
+    /// it meanwhile gets it when it does not answer.
+    fn without_small_batches(&self, instance: Instance, knowing: NodeSet) -> NodeSet {
+        let batch = self.learner.get(instance).and_then(|held| held.command.as_ref());
+        let is_large = batch.is_some_and(|batch| batch.len() >= LARGE_BATCH);
+        if is_large && !mutation::active("epaxos/batches-again") { knowing } else { NodeSet::EMPTY }
     }
 
     /// What speaks against the batch: `more` of it, and whether that is committed. All must have said it.
@@ -231,7 +257,7 @@ impl Replica {
         }
         let bare = count + self.config.e() == voters.len();
         if against.is_empty() {
-            return self.propose_batch(at, deps, cx);
+            return self.propose_batch(at, deps, voters, cx);
         }
         if against.iter().any(|(other, committed)| *committed || (bare && !voters.contains(other.owner()))) {
             return self.nullify(at, cx);
@@ -267,12 +293,12 @@ impl Replica {
             if against.iter().any(|other| knows(other) == Some(false) || yields(other)) {
                 ready.push(((instance, quorum.ballot), None));
             } else if against.iter().all(|other| knows(other) == Some(true)) {
-                ready.push(((instance, quorum.ballot), Some(candidate.deps)));
+                ready.push(((instance, quorum.ballot), Some((candidate.deps, candidate.voters))));
             }
         }
-        for (at, deps) in ready {
-            match deps {
-                Some(deps) => self.propose_batch(at, deps, cx),
+        for (at, proposal) in ready {
+            match proposal {
+                Some((deps, voters)) => self.propose_batch(at, deps, voters, cx),
                 None => self.nullify(at, cx),
             }
         }

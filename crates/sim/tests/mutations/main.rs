@@ -145,6 +145,15 @@ fn what_is_on_its_way_over_slow_links_is_not_sent_again() {
     }
 }
 
+/// Batches of the dead come for each that recovers them, several times, or all at once and each late.
+#[test]
+fn what_the_dead_have_proposed_keeps_links_full() {
+    for mutation in ["epaxos/recovers-all-at-once", "epaxos/batches-again"] {
+        let pause = mutation::with(mutation, large_recoveries::longest_pause);
+        assert!(pause > 15 * SECOND, "{mutation}: {} ms", pause / MILLISECOND);
+    }
+}
+
 /// A leader looks dead whose heartbeats wait for all that it writes.
 #[test]
 fn heartbeats_that_wait_for_writes() {
@@ -252,6 +261,8 @@ mod crossword;
 mod epaxos;
 mod groups;
 mod hermes;
+#[path = "../large_recoveries.rs"]
+mod large_recoveries;
 #[path = "../law.rs"]
 mod law;
 #[path = "../long_links.rs"]

@@ -30,4 +30,4 @@ pub use interference::Interference;
 pub use learner::{Learner, LearnerConfig};
 pub use order::Graph;
 pub use pending_quorums::{PendingQuorum, PendingQuorums, RETRANSMIT};
-pub use watch::{LARGE_BATCH, SLOWEST_LINK, Watch};
+pub use watch::{FULL_LINK, LARGE_BATCH, SLOWEST_LINK, Watch};

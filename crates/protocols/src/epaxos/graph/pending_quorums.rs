@@ -2,7 +2,7 @@
 //! messages may be lost. `S` is the protocol's step, `M` its messages.
 //!
 //! Where batches are large, so are the answers of a recovery: where they fill a link, more questions would bring more
-//! of them. So each waits twice as long as the one before.
+//! of them. So the first is repeated later, and the wait is doubled with each.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,6 +13,9 @@ use quorate_core::{NodeId, NodeSet, Time};
 
 /// What was not answered for this long is sent again.
 pub const RETRANSMIT: Duration = Duration::from_millis(200);
+
+/// The same for a question of a recovery where batches are large.
+const LARGE_ANSWER: Duration = RETRANSMIT.saturating_mul(4);
 
 /// A question of a recovery is repeated after this long at most.
 const SLOWEST_RETRY: Duration = RETRANSMIT.saturating_mul(16);
@@ -59,9 +62,15 @@ impl<S, M: Clone> PendingQuorum<S, M> {
         self.replied == self.asked
     }
 
-    /// Whether it has said nothing for so long that it should say it again.
-    pub fn is_due(&self, now: Time) -> bool {
-        now.since(self.sent) >= self.wait
+    /// Who was asked and has not answered.
+    pub fn silent(&self) -> NodeSet {
+        self.asked.difference(self.replied)
+    }
+
+    /// Whether it has said nothing for so long that it should say it again; whether batches are large.
+    pub fn is_due(&self, are_large: bool, now: Time) -> bool {
+        let is_long = are_large && self.ballot != Ballot::ZERO;
+        now.since(self.sent) >= if is_long { LARGE_ANSWER.max(self.wait) } else { self.wait }
     }
 
     /// What to say again, and to whom; whether batches are large.
@@ -70,7 +79,7 @@ impl<S, M: Clone> PendingQuorum<S, M> {
         if are_large && self.ballot != Ballot::ZERO {
             self.wait = SLOWEST_RETRY.min(2 * self.wait);
         }
-        (self.asked.difference(self.replied), self.message.clone())
+        (self.silent(), self.message.clone())
     }
 }
 
@@ -143,9 +152,9 @@ mod tests {
         assert!(quorum.answered(node(2)) && !quorum.answered(node(2)) && !quorum.answered(node(4)));
         let soon = Time::ZERO + RETRANSMIT / 2;
         let late = Time::ZERO + RETRANSMIT;
-        assert!(!quorum.is_due(soon) && quorum.is_due(late));
+        assert!(!quorum.is_due(true, soon) && quorum.is_due(true, late));
         assert_eq!(quorum.again(true, late), (all.without(node(2)), "vote"));
-        assert!(!quorum.is_due(late + RETRANSMIT / 2), "it has just spoken");
+        assert!(!quorum.is_due(true, late + RETRANSMIT / 2), "it has just spoken");
         quorum.turn((), "recover", all.without(node(1)));
         assert!(!quorum.answered(node(1)) && quorum.answered(node(2)) && quorum.answered(node(3)));
         assert!(quorum.is_answered());
@@ -157,12 +166,12 @@ mod tests {
         let asked = |quorum: &mut PendingQuorum<(), ()>, are_large| {
             let tenths = (0..=70).filter(|tenths| {
                 let now = Time::ZERO + RETRANSMIT / 2 * *tenths;
-                let is_due = quorum.is_due(now);
+                let is_due = quorum.is_due(are_large, now);
                 is_due.then(|| quorum.again(are_large, now)).is_some()
             });
             tenths.take(6).collect::<Vec<_>>()
         };
-        assert_eq!(asked(&mut quorum, true), [2, 6, 14, 30, 62]);
+        assert_eq!(asked(&mut quorum, true), [8, 16, 24, 40]);
         quorum.turn((), (), NodeSet::EMPTY);
         quorum.sent = Time::ZERO;
         assert_eq!(asked(&mut quorum, false), [2, 4, 6, 8, 10, 12]);

@@ -21,7 +21,7 @@ use quorate_core::{NodeId, Random, Rate, Time, mutation};
 /// The longest wait for an instance of an owner that is slow, unless the first wait is longer.
 const FOR_THE_SLOW: Duration = Duration::from_secs(2);
 /// The longest wait for an instance of an owner whose large batches come.
-const FULL_LINK: Duration = Duration::from_secs(10);
+pub const FULL_LINK: Duration = Duration::from_secs(10);
 /// What a link carries on which large batches are waited for.
 pub const SLOWEST_LINK: Rate = Rate::mbit(2);
 /// Bytes of a large batch.

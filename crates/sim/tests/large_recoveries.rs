@@ -1,0 +1,55 @@
+//! Where members of EPaxos die while their large batches are on the way over full links, the others recover them, and
+//! bring each of them once.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use quorate_check::{MILLISECOND, Nanos, SECOND, linearizability};
+use quorate_core::{Link, NodeId, Rate};
+use quorate_protocols::registry::named;
+use quorate_sim::experiment::{Act, Clients, Load, Setup, measure};
+use quorate_store::{Command, Condition, Expiry};
+
+/// When some links are cut; at the end of it two of five die.
+const CUTS: (Nanos, Nanos) = (2 * SECOND, 4 * SECOND);
+const END: Nanos = 30 * SECOND;
+const WRITERS: usize = 160;
+const BYTES: usize = 64 << 10;
+
+fn nodes() -> impl Iterator<Item = NodeId> {
+    (1..=5).filter_map(NodeId::new)
+}
+
+/// The longest time after two deaths without a write that succeeds.
+pub fn longest_pause() -> Nanos {
+    let link = Link { delay: Duration::from_millis(5), jitter: Duration::ZERO, rate: Some(Rate::mbit(10)) };
+    let pairs = nodes().flat_map(|a| nodes().map(move |b| (a, b))).filter(|(a, b)| a != b);
+    let links = pairs.map(|pair| (pair, link)).collect();
+    let setup = Setup { links, ..Setup::instant(5, &[""; 0], END) };
+    let draw = |client: usize, _| {
+        let (key, value) = (Bytes::from(vec![(client % 7) as u8]), Bytes::from(vec![client as u8; BYTES]));
+        let at = client % 5;
+        (at, Command::Put { key, value, condition: Condition::Always, expiry: Expiry::Never, old: false })
+    };
+    let draw = Box::new(draw);
+    let patience = 40 * SECOND;
+    let clients = Clients { count: WRITERS, from: SECOND, until: END, think: 0, patience, draw };
+    let all: Vec<_> = nodes().collect();
+    let cuts = [(all[0], &all[1..2]), (all[3], &all[1..3]), (all[4], &all[..2])];
+    let mut acts: Vec<_> = cuts.iter().flat_map(|(node, others)| Act::cut_off(*node, others, CUTS)).collect();
+    acts.extend(all[3..].iter().map(|node| (CUTS.1, Act::Crash(*node))));
+    acts.sort_by_key(|(at, _)| *at);
+    let load = Load { asks: Vec::new(), clients: Some(clients), acts };
+    let measured = measure(named("epaxos"), &setup, load).expect("the settings are known");
+    linearizability::check(&measured.history).expect("linearizable");
+    let ends = measured.operations.iter().filter_map(|write| write.ended.filter(|_| write.succeeded));
+    let mut ends: Vec<_> = ends.filter(|ended| *ended >= CUTS.1).chain([CUTS.1, END]).collect();
+    ends.sort_unstable();
+    ends.windows(2).map(|pair| pair[1] - pair[0]).max().expect("two at least")
+}
+
+#[test]
+fn what_the_dead_have_proposed_does_not_keep_links_full() {
+    let pause = longest_pause();
+    assert!(pause < 10 * SECOND, "{} ms", pause / MILLISECOND);
+}
