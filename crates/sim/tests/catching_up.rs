@@ -73,19 +73,7 @@ pub fn progress_of_one_that_was_away(protocol: &str) -> f64 {
 pub fn pause_when_one_that_is_behind_is_needed(protocol: &str) -> Nanos {
     let dies = AWAY.1 + 2 * SECOND;
     let (measured, _) = with_one_away(protocol, |[_, other, _]| vec![(dies, Act::Crash(other))]);
-    longest_pause(&successes(&measured, dies))
-}
-
-/// When writes succeed, from an instant on, and that instant and the end.
-fn successes(measured: &Measured, from: Nanos) -> Vec<Nanos> {
-    let ends = measured.operations.iter().filter_map(|write| write.ended.filter(|_| write.succeeded));
-    let mut ends: Vec<_> = ends.filter(|ended| *ended >= from).chain([from, END]).collect();
-    ends.sort_unstable();
-    ends
-}
-
-fn longest_pause(ends: &[Nanos]) -> Nanos {
-    ends.windows(2).map(|pair| pair[1] - pair[0]).max().expect("two at least")
+    measured.longest_pause(dies, END)
 }
 
 /// What leaves for a member whose link carries a tenth of the others', for each byte that leaves for another.
@@ -102,9 +90,7 @@ pub fn writes_without_a_follower(protocol: &str, writes: (usize, usize)) -> (Nan
     let [leader, _, dies] = leader_and_others(protocol);
     let at = usize::from(leader.get()) - 1;
     let measured = full_links(protocol, at, writes, vec![(AWAY.0, Act::Crash(dies))]);
-    let ends = successes(&measured, AWAY.0);
-    let late = ends.iter().filter(|ended| **ended >= AWAY.0 + 2 * SECOND);
-    (longest_pause(&ends), late.count())
+    (measured.longest_pause(AWAY.0, END), measured.successes(AWAY.0 + 2 * SECOND).count())
 }
 
 #[test]

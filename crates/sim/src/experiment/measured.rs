@@ -134,6 +134,20 @@ impl Measured {
         slots.max().unwrap_or(0)
     }
 
+    /// When operations succeed, from an instant on.
+    pub fn successes(&self, from: Nanos) -> impl Iterator<Item = Nanos> {
+        let succeeded = self.operations.iter().filter(|operation| operation.succeeded);
+        succeeded.filter_map(|operation| operation.ended).filter(move |ended| *ended >= from)
+    }
+
+    /// The longest time between two instants in which no operation succeeds.
+    pub fn longest_pause(&self, from: Nanos, to: Nanos) -> Nanos {
+        let within = self.successes(from).filter(|ended| *ended <= to);
+        let mut ends: Vec<_> = within.chain([from, to]).collect();
+        ends.sort_unstable();
+        ends.windows(2).map(|pair| pair[1] - pair[0]).max().expect("two at least")
+    }
+
     /// The first commit of a node as leader, from an instant on.
     pub fn first_commit_of(&self, node: NodeId, from: Nanos) -> Option<Nanos> {
         let commits = |(at, who, fact): &&(Nanos, NodeId, Fact)| {
