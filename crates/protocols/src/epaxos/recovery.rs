@@ -25,7 +25,8 @@ use crate::epaxos::graph::{InstanceState, LARGE_BATCH, PendingQuorum, Phase, RET
 
 /// Recoveries that are under way at once.
 const RECOVERIES: usize = 32;
-/// The same where batches are large: on a full link each comes the later the more of them are asked for.
+/// The same where batches are large, but for those that wait for others: each answer brings a batch, and the more are
+/// asked for at once, the later each comes over a full link.
 const LARGE_RECOVERIES: usize = 2;
 
 /// Whether this may be part of a fast quorum: the owner's dependencies, and nothing to add.
@@ -74,7 +75,7 @@ impl Replica {
 
     /// How many instances may be recovered beside those that are.
     fn more_recoveries(&self) -> usize {
-        let recoveries = || self.pending.iter().filter(|(_, quorum)| quorum.ballot != Ballot::ZERO);
+        let recoveries = || self.pending.iter().filter(|(_, quorum)| quorum.is_recovery());
         let bring_batches = recoveries().filter(|(_, quorum)| !matches!(quorum.step, Step::Wait { .. }));
         let all = RECOVERIES.saturating_sub(recoveries().count());
         match self.learner.are_large() && !mutation::active("epaxos/recovers-all-at-once") {
@@ -202,7 +203,7 @@ impl Replica {
         if !proposal.noop {
             self.learner.entry(at.0).learn(value);
         }
-        let knowing = self.without_small_batches(at.0, knowing);
+        let knowing = self.have_a_large_batch(at.0, knowing);
         match vote.phase {
             Phase::Committed => self.decide(at.0, proposal, knowing, cx),
             _ => self.accept(at, proposal, knowing, cx),
@@ -216,13 +217,13 @@ impl Replica {
 
     /// It may have been, and nothing speaks against it. Those in `knowing` have the batch.
     fn propose_batch(&mut self, at: Attempt, deps: Frontier, knowing: NodeSet, cx: &mut Cx<'_>) {
-        let knowing = self.without_small_batches(at.0, knowing);
+        let knowing = self.have_a_large_batch(at.0, knowing);
         self.accept(at, Proposal { noop: false, deps }, knowing, cx);
     }
 
-    /// Of those who have an instance's batch, those to whom it is not sent again: all if it is large. Whoever has lost
-    /// it meanwhile gets it when it does not answer.
-    fn without_small_batches(&self, instance: Instance, knowing: NodeSet) -> NodeSet {
+    /// Those who have an instance's batch, if it is large: it is not sent to them again. Who has lost it meanwhile does
+    /// not answer, and gets it with the retransmission.
+    fn have_a_large_batch(&self, instance: Instance, knowing: NodeSet) -> NodeSet {
         let batch = self.learner.get(instance).and_then(|held| held.command.as_ref());
         let is_large = batch.is_some_and(|batch| batch.len() >= LARGE_BATCH);
         if is_large && !mutation::active("epaxos/batches-again") { knowing } else { NodeSet::EMPTY }
@@ -293,12 +294,12 @@ impl Replica {
             if against.iter().any(|other| knows(other) == Some(false) || yields(other)) {
                 ready.push(((instance, quorum.ballot), None));
             } else if against.iter().all(|other| knows(other) == Some(true)) {
-                ready.push(((instance, quorum.ballot), Some((candidate.deps, candidate.voters))));
+                ready.push(((instance, quorum.ballot), Some(*candidate)));
             }
         }
-        for (at, proposal) in ready {
-            match proposal {
-                Some((deps, voters)) => self.propose_batch(at, deps, voters, cx),
+        for (at, candidate) in ready {
+            match candidate {
+                Some(Candidate { deps, voters, .. }) => self.propose_batch(at, deps, voters, cx),
                 None => self.nullify(at, cx),
             }
         }

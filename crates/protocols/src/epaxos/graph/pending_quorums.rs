@@ -14,7 +14,7 @@ use quorate_core::{NodeId, NodeSet, Time};
 /// What was not answered for this long is sent again.
 pub const RETRANSMIT: Duration = Duration::from_millis(200);
 
-/// The same for a question of a recovery where batches are large.
+/// A question of a recovery is sent again after this long at least where batches are large.
 const LARGE_ANSWER: Duration = RETRANSMIT.saturating_mul(4);
 
 /// A question of a recovery is repeated after this long at most.
@@ -62,6 +62,11 @@ impl<S, M: Clone> PendingQuorum<S, M> {
         self.replied == self.asked
     }
 
+    /// Whether another than the owner proposes, or the owner once more. The first ballot is zero.
+    pub fn is_recovery(&self) -> bool {
+        self.ballot != Ballot::ZERO
+    }
+
     /// Who was asked and has not answered.
     pub fn silent(&self) -> NodeSet {
         self.asked.difference(self.replied)
@@ -69,14 +74,14 @@ impl<S, M: Clone> PendingQuorum<S, M> {
 
     /// Whether it has said nothing for so long that it should say it again; whether batches are large.
     pub fn is_due(&self, are_large: bool, now: Time) -> bool {
-        let is_long = are_large && self.ballot != Ballot::ZERO;
-        now.since(self.sent) >= if is_long { LARGE_ANSWER.max(self.wait) } else { self.wait }
+        let first = if are_large && self.is_recovery() { LARGE_ANSWER } else { RETRANSMIT };
+        now.since(self.sent) >= first.max(self.wait)
     }
 
     /// What to say again, and to whom; whether batches are large.
     pub fn again(&mut self, are_large: bool, now: Time) -> (NodeSet, M) {
         self.sent = now;
-        if are_large && self.ballot != Ballot::ZERO {
+        if are_large && self.is_recovery() {
             self.wait = SLOWEST_RETRY.min(2 * self.wait);
         }
         (self.silent(), self.message.clone())

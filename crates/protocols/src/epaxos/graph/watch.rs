@@ -20,7 +20,7 @@ use quorate_core::{NodeId, Random, Rate, Time, mutation};
 
 /// The longest wait for an instance of an owner that is slow, unless the first wait is longer.
 const FOR_THE_SLOW: Duration = Duration::from_secs(2);
-/// The longest wait for an instance of an owner whose large batches come.
+/// The longest wait for what is behind large batches: an instance of their owner, or the answers of a recovery.
 pub const FULL_LINK: Duration = Duration::from_secs(10);
 /// What a link carries on which large batches are waited for.
 pub const SLOWEST_LINK: Rate = Rate::mbit(2);
