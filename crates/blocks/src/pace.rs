@@ -229,6 +229,8 @@ pub struct InFlight {
     pace: Pace,
     /// Bytes that were ever sent.
     sent: u64,
+    /// When some were sent last.
+    sent_at: Time,
     /// Of these, answered or lost.
     settled: u64,
     /// The last id that was sent.
@@ -321,6 +323,7 @@ impl InFlight {
             floor,
             pace: Pace::default(),
             sent: 0,
+            sent_at: Time::ZERO,
             settled: 0,
             last: 0,
             sent_with_last: 0,
@@ -344,12 +347,13 @@ impl InFlight {
 
     /// This was sent, for the first time or again.
     pub fn on_sent(&mut self, id: u64, bytes: usize, now: Time) {
-        let (before, previous) = (self.sent, self.last);
+        let (before, previous, settled) = (self.sent, self.last, self.settled_at(now));
         self.sent += bytes as u64;
+        self.sent_at = now;
         if id > self.last {
             (self.last, self.sent_with_last) = (id, self.sent);
         }
-        let last = self.probes.back();
+        let last = self.probes.back().filter(|last| last.due > now);
         let is_probe = last.map_or(now.since(self.probed) >= PROBE_GAP, |last| {
             self.sent - last.sending.bytes.1 >= PROBE_BYTES
         });
@@ -360,10 +364,7 @@ impl InFlight {
         if !is_probe && !is_large_copy && (bytes as u64) < PROBE_BYTES {
             return;
         }
-        // What is late is lost, as far as can be known, and not under way any more.
-        let late =
-            self.probes.iter().filter(|probe| probe.due <= now).map(|probe| probe.sending.bytes.1).max();
-        self.settled = self.settled.max(late.unwrap_or(0));
+        self.settled = self.settled.max(settled);
         let earlier = index.and_then(|index| self.probes.remove(index));
         let first = earlier.map_or(now, |probe| probe.sending.at);
         let first_copy = match earlier {
@@ -449,9 +450,18 @@ impl InFlight {
 
     /// Bytes that were sent, and neither answered nor late.
     pub fn under_way(&self, now: Time) -> usize {
-        let late = self.probes.iter().filter(|probe| probe.due <= now).map(|probe| probe.sending.bytes.1);
-        let settled = late.chain([self.settled]).max().unwrap_or(0);
-        usize::try_from(self.sent - settled).unwrap_or(usize::MAX)
+        usize::try_from(self.sent - self.settled_at(now)).unwrap_or(usize::MAX)
+    }
+
+    /// Bytes that were answered or are late by now. What is late is lost, as far as can be known. What was sent since
+    /// the last message that is measured is small.
+    fn settled_at(&self, now: Time) -> u64 {
+        let is_late = |probe: &&Probe| probe.due <= now;
+        if self.probes.iter().all(|probe| is_late(&probe)) && now.since(self.sent_at) >= self.floor {
+            return self.sent;
+        }
+        let late = self.probes.iter().filter(is_late).map(|probe| probe.sending.bytes.1);
+        late.chain([self.settled]).max().unwrap_or(0)
     }
 
     /// Whether this, sent at least `floor` ago and not answered, must be taken for lost: the bytes before it and its

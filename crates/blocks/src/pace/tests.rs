@@ -291,7 +291,7 @@ fn a_link_that_is_hardly_ever_free_shows_its_rate() {
     assert_near(measured, 1000, "30 at a time");
 }
 
-/// `MS send ID KIB`, `MS answer FIRST-LAST`, `MS late ID` and what that says.
+/// `MS send ID KIB`, `MS answer FIRST-LAST`, `MS late ID` and what that says, `MS under-way KIB`.
 fn script(text: &str) {
     let mut in_flight = InFlight::new(Duration::from_millis(200));
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -305,6 +305,7 @@ fn script(text: &str) {
                 in_flight.on_answer(first.parse().unwrap()..=last.parse().unwrap(), now);
             }
             "late" => assert_eq!(in_flight.is_late(number(2), now).to_string(), words[4], "{line}"),
+            "under-way" => assert_eq!(in_flight.under_way(now), number(2) as usize * KIB, "{line}"),
             _ => panic!("{line}"),
         }
     }
@@ -319,6 +320,28 @@ fn small_messages_are_late_as_soon_as_the_floor_is_over() {
          900 answer 1-2
          900 send 3 60
          1100 late 3 : true",
+    );
+}
+
+/// Of small messages few are measured. Those behind one that was lost are not on their way for ever, and the next one
+/// is measured.
+#[test]
+fn small_messages_behind_one_that_was_lost_are_under_way_until_the_floor_is_over() {
+    script(
+        "100 send 1 8
+         110 send 2 8
+         250 send 3 8
+         299 under-way 24
+         300 under-way 16
+         449 under-way 16
+         450 under-way 0
+         500 send 4 8
+         510 send 5 8
+         520 under-way 16
+         530 answer 4-4
+         530 under-way 8
+         709 under-way 8
+         710 under-way 0",
     );
 }
 
