@@ -6,7 +6,7 @@
 //! and chance only; the messages stay outside.
 
 use quorate_check::{MILLISECOND, Nanos, SECOND};
-use quorate_core::{Class, Random, Rate};
+use quorate_core::{Class, Random, Rate, Topology};
 
 use crate::faults::{Counts, Kind};
 
@@ -49,6 +49,21 @@ impl Latency {
                 let (index, rest) = ((word >> 11) as usize, word & 0x7ff);
                 let (low, high) = (LOG_NORMAL[index], LOG_NORMAL[index + 1]);
                 median * (low * 2048 + (high - low) * rest) / (1024 * 2048)
+            }
+        }
+    }
+}
+
+/// Puts hosts at the sites, in order and over again. Hosts of one site are as near as they were.
+pub(crate) fn spread(latencies: &mut [Vec<Latency>], topology: &Topology) {
+    let sites = topology.sites().len();
+    for (from, row) in latencies.iter_mut().enumerate() {
+        for (to, latency) in row.iter_mut().enumerate() {
+            if from % sites != to % sites {
+                let low = topology.one_way(from % sites, to % sites).as_nanos() as Nanos;
+                // Long lines are steady.
+                let high = low + (low / 16).max(topology.jitter().as_nanos() as Nanos);
+                *latency = Latency::Uniform { low, high };
             }
         }
     }

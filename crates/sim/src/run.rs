@@ -11,9 +11,7 @@ use quorate_check::sequential::WriteOrder;
 use quorate_check::service::{Limits, Service};
 use quorate_check::{Checker, MILLISECOND, Nanos, Panel, SECOND, Violation};
 use quorate_core::settings::parse_duration;
-use quorate_core::{
-    Capabilities, Consistency, Group, NodeId, NodeSet, Random, Settings, SettingsError, Topology,
-};
+use quorate_core::{Capabilities, Consistency, Group, NodeId, NodeSet, Random, Settings, SettingsError};
 use quorate_runtime::AnyProtocol;
 
 use crate::clock::{Clock, Quality};
@@ -22,7 +20,7 @@ use crate::disk::{Disk, Speed};
 use crate::faults::{Counts, Kind, Plan, Scope};
 use crate::founded;
 use crate::judge::judge;
-use crate::network::{Latency, Network};
+use crate::network::{Latency, Network, spread};
 use crate::options::{MAX_HOSTS, Options, OptionsError};
 use crate::process::SimProcess;
 use crate::queue::Queue;
@@ -454,24 +452,12 @@ fn latencies(hosts: usize, far: bool, random: &mut Random) -> Vec<Vec<Latency>> 
 }
 
 /// How long a cluster may take to serve all clients and converge: each has its share of requests to make, and at the
-/// end one reader a host asks for one key after the other, through the log perhaps.
+/// end one reader a host asks for one key after the other, through the log perhaps. Where links are thin, each may wait
+/// behind what restless writers have just sent.
 fn healing(cluster: &Cluster, furthest: Nanos) -> Nanos {
-    HEALING + REQUEST_DELAYS * furthest * cluster.work.requests_since_heal() as Nanos
-}
-
-/// Puts hosts at the sites, in order and over again. Hosts of one site are as near as they were.
-fn spread(latencies: &mut [Vec<Latency>], topology: &Topology) {
-    let sites = topology.sites().len();
-    for (from, row) in latencies.iter_mut().enumerate() {
-        for (to, latency) in row.iter_mut().enumerate() {
-            if from % sites != to % sites {
-                let low = topology.one_way(from % sites, to % sites).as_nanos() as Nanos;
-                // Long lines are steady.
-                let high = low + (low / 16).max(topology.jitter().as_nanos() as Nanos);
-                *latency = Latency::Uniform { low, high };
-            }
-        }
-    }
+    let behind = cluster.plan.rate.map(|rate| rate.transmission(cluster.work.restless_bytes()));
+    let request = REQUEST_DELAYS * furthest + behind.unwrap_or_default().as_nanos() as Nanos;
+    HEALING + request * cluster.work.requests_since_heal() as Nanos
 }
 
 fn schedule(cluster: &mut Cluster, options: &Options) {

@@ -384,6 +384,12 @@ impl Workload {
         QUOTA as usize + keys().count() * (self.era as usize + 1)
     }
 
+    /// Bytes that restless writers may have under way together.
+    pub fn restless_bytes(&self) -> usize {
+        let writers = self.lanes.iter().filter(|lane| matches!(lane.restless, Some(Restless::Writes)));
+        writers.count() * self.sizes.as_ref().map_or(0, Sizes::most)
+    }
+
     /// Adds a lane at each of these hosts that reads every key; gives their numbers.
     pub fn add_readers(&mut self, hosts: impl Iterator<Item = usize>) -> std::ops::Range<usize> {
         let first = self.lanes.len();
