@@ -191,6 +191,8 @@ impl quorate_core::Message for Message {
             // The version: who forgot it in a crash would give its number to another. What is an answer is acknowledged
             // by others as if it were one. Where versions are in no record: that its epoch was entered.
             Message::Inv { .. } => Release::AfterSync,
+            // The versions: the same.
+            Message::Page { .. } => Release::AfterSync,
             // The version: all who are live have what is committed. Where versions are in no record: that its epoch was
             // entered, or a later life would not know that it has lost something.
             Message::Ack { .. } => Release::AfterSync,
@@ -205,8 +207,6 @@ impl quorate_core::Message for Message {
             Message::Heartbeat { .. } => Release::Now,
             // Show only what is committed, which is on the disks of all who are live.
             Message::Client(_) | Message::Val { .. } => Release::Now,
-            // A shadow acknowledges nothing because of it that is not on its own disk.
-            Message::Page { .. } => Release::Now,
             // Bind nobody.
             Message::Leave { .. }
             | Message::Amnesia { .. }

@@ -38,6 +38,14 @@ fn a_version_that_is_sent_before_it_is_durable() {
     crate::assert_goes_wrong("hermes", "now/Inv", text, is_stale);
 }
 
+/// A shadow has it, and its coordinator has lost it.
+#[test]
+fn a_version_that_a_shadow_gets_before_it_is_durable() {
+    let text = trace!("hermes", "page-that-is-not-durable");
+    let is_stale = |text: &str| text.contains("p3 #5 = Value(Some(b\"square\"))");
+    crate::assert_goes_wrong("hermes", "now/Page", text, is_stale);
+}
+
 /// Who has given it forgets it, and another epoch begins with its help, which is not the last one.
 #[test]
 fn a_promise_that_is_given_before_it_is_durable() {
