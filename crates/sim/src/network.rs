@@ -248,15 +248,14 @@ impl Network {
                 |rate: Option<Rate>| rate.map_or(0, |rate| rate.transmission(bytes).as_nanos() as Nanos);
             let begins = if interface.is_some() { now.max(*sent) } else { now };
             let left = begins + takes(*interface);
-            *sent = left;
             // The link may begin as soon as the interface does.
             let limited = if is_limited { bytes as u64 * SECOND / link.bandwidth } else { 0 };
             start = (start.max(begins).max(free_at) + takes(link.rate).max(limited)).max(left);
-            lane.free_at = start;
             if start - now > 10 * SECOND {
                 // A bounded send buffer is full.
                 return [None, None];
             }
+            (*sent, lane.free_at) = (left, start);
         }
         let slowness = if link.slow_until > now { link.slowness } else { 1 };
         let mut arrival = start + (link.latency.draw(random) * slowness).min(SLOWEST);
@@ -375,6 +374,18 @@ mod tests {
         assert_eq!(arrivals(1), 10);
         assert_eq!(arrivals(2), 10, "the interface is shared");
         assert!(send(&mut network, 1, 0, 0)[0].unwrap() < MILLISECOND, "the other direction");
+    }
+
+    /// At 8 Mbit/s, ten seconds of it.
+    #[test]
+    fn what_does_not_fit_into_a_send_buffer_takes_no_time() {
+        let mut network = network(Noise::default());
+        network.rate(0, |_| Some(Rate::mbit(8)), None);
+        let mut send =
+            |now| network.send((0, 1), Class::Write, now, || 1_000_000, &mut Counts::default())[0].is_some();
+        assert_eq!((0..20).filter(|_| send(0)).count(), 10);
+        assert!(!send(SECOND / 2), "nothing has left");
+        assert!(send(SECOND), "one has");
     }
 
     #[test]
