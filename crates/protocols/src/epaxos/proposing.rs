@@ -47,6 +47,13 @@ pub struct Candidate {
     pub(super) deps: Frontier,
 }
 
+impl Step {
+    /// Whether what is asked, or the answers, bring the batch of a recovery.
+    pub(super) fn brings_the_batch(&self) -> bool {
+        !matches!(self, Step::Wait { .. } | Step::Accept(Proposal { noop: true, .. }))
+    }
+}
+
 impl Replica {
     /// Phase 1: proposes what has gathered.
     pub(super) fn propose(&mut self, cx: &mut Cx<'_>) {
@@ -127,35 +134,40 @@ impl Replica {
     /// with those whom it asked begins again, perhaps with others.
     pub(super) fn repeat(&mut self, cx: &mut Cx<'_>) {
         let (now, slow, heartbeat) = (cx.now(), self.config.slow(), self.config.learner.heartbeat);
-        let (mut late, mut stale, are_large) = (Vec::new(), Vec::new(), self.learner.are_large());
+        let (mut late, mut stale) = (Vec::new(), Vec::new());
         let present = self.learner.present(now);
         for (instance, quorum) in self.pending.iter_mut() {
-            let age = now.since(quorum.since);
-            // Large answers take their time, but for those of the dead.
-            let may_come = match quorum.step {
-                Step::Recover { .. } => true,
-                Step::Validate { .. } => quorum.silent().difference(present).is_empty(),
-                Step::PreAccept { .. } | Step::Accept(_) | Step::Wait { .. } => false,
-            };
-            let is_in_time = are_large && may_come && age < FULL_LINK;
-            let is_old = age >= 2 * self.config.patience(&self.learner, instance) && !is_in_time;
-            match quorum.step {
-                Step::PreAccept { .. } if quorum.replied.len() >= slow && age >= heartbeat => {
-                    late.push(instance)
-                }
-                _ if !quorum.is_due(are_large, now) => {}
-                Step::Recover { .. } | Step::Validate { .. } | Step::Wait { .. } if is_old => {
-                    stale.push(instance);
-                }
-                _ => {
-                    let (silent, message) = quorum.again(are_large, now);
-                    let late = silent.difference(self.in_flight.under_way_to(silent, instance, now));
-                    if let Some(bytes) = message.batch().map(Bytes::len) {
-                        self.in_flight.on_sent(late, instance, bytes, now);
+            let is_large = self.learner.may_be_large(instance, now);
+            let patience = 2 * self.config.patience(&self.learner, instance);
+            let patience = match quorum.step {
+                Step::PreAccept { .. } if quorum.replied.len() >= slow => {
+                    if now.since(quorum.since) >= heartbeat {
+                        late.push(instance);
+                        continue;
                     }
-                    cx.send_all(late, message);
+                    None
                 }
+                Step::PreAccept { .. } | Step::Accept(_) => None,
+                // Large answers take their time, but for those of the dead.
+                Step::Recover { .. } if is_large => Some(patience.max(FULL_LINK)),
+                Step::Validate { .. } if is_large && quorum.silent().difference(present).is_empty() => {
+                    Some(patience.max(FULL_LINK))
+                }
+                Step::Recover { .. } | Step::Validate { .. } | Step::Wait { .. } => Some(patience),
+            };
+            if !quorum.is_due(is_large, now) {
+                continue;
             }
+            if patience.is_some_and(|patience| now.since(quorum.since) >= patience) {
+                stale.push(instance);
+                continue;
+            }
+            let (silent, message) = quorum.again(is_large, now);
+            let late = silent.difference(self.in_flight.under_way_to(silent, instance, now));
+            if let Some(bytes) = message.batch().map(Bytes::len) {
+                self.in_flight.on_sent(late, instance, bytes, now);
+            }
+            cx.send_all(late, message);
         }
         late.into_iter().for_each(|instance| self.take_slow_path(instance, cx));
         stale.into_iter().for_each(|instance| self.recover_instance(instance, cx));

@@ -25,9 +25,28 @@ use crate::epaxos::graph::{InstanceState, LARGE_BATCH, PendingQuorum, Phase, RET
 
 /// Recoveries that are under way at once.
 const RECOVERIES: usize = 32;
-/// The same where batches are large, but for those that wait for others: each answer brings a batch, and the more are
-/// asked for at once, the later each comes over a full link.
+/// The same of those whose batch is large and is sent: the more are sent at once, the later each comes over a full
+/// link.
 const LARGE_RECOVERIES: usize = 2;
+
+/// How many recoveries may begin.
+struct Room {
+    all: usize,
+    /// Of these, so many of large batches.
+    large: usize,
+}
+
+impl Room {
+    /// Whether another may begin. If so, it does.
+    fn take(&mut self, is_large: bool) -> bool {
+        let may = self.all > 0 && (self.large > 0 || !is_large);
+        if may {
+            self.all -= 1;
+            self.large -= usize::from(is_large);
+        }
+        may
+    }
+}
 
 /// Whether this may be part of a fast quorum: the owner's dependencies, and nothing to add.
 fn is_as_proposed(vote: &Vote) -> bool {
@@ -65,23 +84,24 @@ impl Replica {
             }
         }
         waits |= self.watch.look(stuck, now, cx.random());
-        for instance in self.watch.due(self.more_recoveries(), now) {
-            self.recover_instance(instance, cx);
-        }
+        let (mut room, learner) = (self.room_for_recoveries(now), &self.learner);
+        let due = self.watch.due(now, |instance| room.take(learner.may_be_large(instance, now)));
+        due.into_iter().for_each(|instance| self.recover_instance(instance, cx));
         if waits {
             self.learner.ask(cx);
         }
     }
 
     /// How many instances may be recovered beside those that are.
-    fn more_recoveries(&self) -> usize {
+    fn room_for_recoveries(&self, now: Time) -> Room {
         let recoveries = || self.pending.iter().filter(|(_, quorum)| quorum.is_recovery());
-        let bring_batches = recoveries().filter(|(_, quorum)| !matches!(quorum.step, Step::Wait { .. }));
         let all = RECOVERIES.saturating_sub(recoveries().count());
-        match self.learner.are_large() && !mutation::active("epaxos/recovers-all-at-once") {
-            true => all.min(LARGE_RECOVERIES.saturating_sub(bring_batches.count())),
-            false => all,
+        if mutation::active("epaxos/recovers-all-at-once") {
+            return Room { all, large: all };
         }
+        let is_large = |instance| self.learner.may_be_large(instance, now);
+        let bring_large = recoveries().filter(|(id, quorum)| quorum.step.brings_the_batch() && is_large(*id));
+        Room { all, large: LARGE_RECOVERIES.saturating_sub(bring_large.count()) }
     }
 
     /// An instance is decided.
@@ -264,6 +284,10 @@ impl Replica {
             return self.nullify(at, cx);
         }
         let against: Vec<_> = against.into_keys().collect();
+        if self.learner.may_be_large(instance, cx.now()) {
+            // The batch took its time; the fate of others takes more.
+            quorum.since = cx.now();
+        }
         self.learner.expect(&against);
         let message = Message::Waiting { instance, count: count as u64 };
         cx.send_all(self.config.members(), message.clone());

@@ -72,16 +72,16 @@ impl<S, M: Clone> PendingQuorum<S, M> {
         self.asked.difference(self.replied)
     }
 
-    /// Whether it has said nothing for so long that it should say it again; whether batches are large.
-    pub fn is_due(&self, are_large: bool, now: Time) -> bool {
-        let first = if are_large && self.is_recovery() { LARGE_ANSWER } else { RETRANSMIT };
+    /// Whether it has said nothing for so long that it should say it again; whether the batch may be large.
+    pub fn is_due(&self, is_large: bool, now: Time) -> bool {
+        let first = if is_large && self.is_recovery() { LARGE_ANSWER } else { RETRANSMIT };
         now.since(self.sent) >= first.max(self.wait)
     }
 
-    /// What to say again, and to whom; whether batches are large.
-    pub fn again(&mut self, are_large: bool, now: Time) -> (NodeSet, M) {
+    /// What to say again, and to whom; whether the batch may be large.
+    pub fn again(&mut self, is_large: bool, now: Time) -> (NodeSet, M) {
         self.sent = now;
-        if are_large && self.is_recovery() {
+        if is_large && self.is_recovery() {
             self.wait = SLOWEST_RETRY.min(2 * self.wait);
         }
         (self.silent(), self.message.clone())

@@ -107,12 +107,10 @@ impl Watch {
         self.stuck.remove(&instance);
     }
 
-    /// Takes out the first few whose time is up.
-    pub fn due(&mut self, limit: usize, now: Time) -> Vec<Instance> {
-        let due = self.stuck.iter().filter(|(_, wait)| wait.until <= now).map(|(instance, _)| *instance);
-        let due: Vec<_> = due.take(limit).collect();
-        self.stuck.retain(|instance, _| !due.contains(instance));
-        due
+    /// Takes out those whose time is up and which `admits` accepts, in order.
+    pub fn due(&mut self, now: Time, mut admits: impl FnMut(Instance) -> bool) -> Vec<Instance> {
+        let due = self.stuck.extract_if(.., |instance, wait| wait.until <= now && admits(*instance));
+        due.map(|(instance, _)| instance).collect()
     }
 }
 
@@ -132,14 +130,14 @@ mod tests {
             watch.look(stuck.iter().map(|(index, wait)| (at(*index), *wait, false)), now, random)
         };
         assert!(!look(&mut watch, &[(1, wait), (2, Duration::ZERO), (3, wait)], now, &mut random));
-        assert_eq!(watch.due(9, now), [at(2)], "without a wait");
+        assert_eq!(watch.due(now, |_| true), [at(2)], "without a wait");
         now += 2 * wait;
         assert!(look(&mut watch, &[(1, wait), (4, wait)], now, &mut random), "1 is still stuck");
-        assert_eq!(watch.due(9, now), [at(1)], "3 gets on, 4 has just begun");
-        assert_eq!(watch.due(9, now), []);
+        assert_eq!(watch.due(now, |_| true), [at(1)], "3 gets on, 4 has just begun");
+        assert_eq!(watch.due(now, |_| true), []);
         watch.rest(at(4));
         look(&mut watch, &[(4, wait)], now, &mut random);
-        assert_eq!(watch.due(9, now + wait / 2), [], "it waits anew");
+        assert_eq!(watch.due(now + wait / 2, |_| true), [], "it waits anew");
     }
 
     #[test]
@@ -160,11 +158,11 @@ mod tests {
         assert!(!watch.is_behind_others(after, false, wait, next));
         while now < Time::ZERO + FULL_LINK {
             assert!(!watch.look([(instance, wait, true)], now, &mut random), "it is not missing");
-            assert_eq!(watch.due(9, now), []);
+            assert_eq!(watch.due(now, |_| true), []);
             now += wait;
         }
         assert!(watch.look([(instance, wait, true)], now, &mut random));
-        assert_eq!(watch.due(9, now), [instance]);
+        assert_eq!(watch.due(now, |_| true), [instance]);
     }
 
     #[test]

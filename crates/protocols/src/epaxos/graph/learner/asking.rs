@@ -9,6 +9,9 @@ use quorate_core::Time;
 use super::catchup::ANSWER_BYTES;
 use crate::epaxos::graph::{LARGE_BATCH, RETRANSMIT, SLOWEST_LINK};
 
+/// For this long after a large batch, one that is not here may be as large.
+const LARGE_AGAIN: Duration = Duration::from_secs(60);
+
 /// See the file comment.
 #[derive(Debug, Default)]
 pub struct Asking {
@@ -28,16 +31,16 @@ impl Asking {
         }
     }
 
-    /// Whether there are large batches.
-    pub fn are_large(&self) -> bool {
-        self.large.is_some()
+    /// Whether a large batch has come lately.
+    pub fn are_large(&self, now: Time) -> bool {
+        self.large.is_some_and(|at| now.since(at) < LARGE_AGAIN)
     }
 
     /// Whether to ask now: no answer can be on its way.
     pub fn is_due(&self, now: Time) -> bool {
         let longest = SLOWEST_LINK.transmission(ANSWER_BYTES);
         let is_busy = self.large.is_some_and(|at| now.since(at) < longest);
-        let patience: Duration = match (is_busy, self.are_large()) {
+        let patience: Duration = match (is_busy, self.are_large(now)) {
             (true, _) => longest,
             (false, true) => longest.min(RETRANSMIT * (1 << self.unanswered.min(8))),
             (false, false) => RETRANSMIT,

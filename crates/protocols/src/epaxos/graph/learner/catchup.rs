@@ -8,7 +8,7 @@ use quorate_core::{Context, Fact, NodeId, Time, mutation};
 use super::image::{self, Executed, Remembered};
 use super::message::{Host, Message, Progress, Record};
 use super::{Learner, MAX_GAP};
-use crate::epaxos::graph::Graph;
+use crate::epaxos::graph::{Graph, LARGE_BATCH};
 
 /// Bytes that answer one `Ask`, about.
 pub(super) const ANSWER_BYTES: usize = 1 << 20;
@@ -86,9 +86,10 @@ impl Learner {
         }
     }
 
-    /// Whether there are large batches.
-    pub fn are_large(&self) -> bool {
-        self.asking.are_large()
+    /// Whether an instance's batch is large; one that is not here is taken for large where others are.
+    pub fn may_be_large(&self, instance: Instance, now: Time) -> bool {
+        let batch = self.table.get(&instance).and_then(|held| held.command.as_ref());
+        batch.map_or_else(|| self.asking.are_large(now), |batch| batch.len() >= LARGE_BATCH)
     }
 
     /// A batch has come from its owner, of so many bytes.
