@@ -549,6 +549,9 @@ fn groups_that_begin_with_the_state_of_another_get_on_as_others_do() {
         ("rspaxos", 5, "all", 15),
         ("primary-copy", 3, "none", 5),
         ("unreplicated", 1, "all", 10),
+        ("hermes", 3, "all", 15),
+        ("craq", 3, "all", 15),
+        ("crossword", 5, "all", 15),
         ("epaxos", 3, "all", 15),
         ("epaxos", 5, "none", 5),
     ] {

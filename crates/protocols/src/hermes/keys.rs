@@ -56,6 +56,9 @@ pub struct Held {
     pub record: Record,
 }
 
+/// The changes of a key by one version have numbers of their own in the store: these bits below the version's.
+pub const ORDINAL_BITS: u32 = 10;
+
 /// So many parts share nothing: what was frozen is copied a part at a time when it changes.
 const PARTS: usize = 256;
 
@@ -80,13 +83,14 @@ fn part(key: &[u8]) -> usize {
 }
 
 impl Keys {
-    /// With what a group begins with.
+    /// With what a group begins with. What is written later has numbers above all that are there.
     pub fn new(mut store: Store) -> Keys {
+        store.settle();
+        let version = (store.revision() >> ORDINAL_BITS) + 1;
         store.settle_unordered();
         let mut keys =
             Keys { store: Store::new(), parts: vec![Arc::default(); PARTS], invalid: BTreeSet::new() };
-        let (version, held) = (store.revision().max(1), Record::default());
-        let at = Timestamp { epoch: 0, version, writer: 0 };
+        let (at, held) = (Timestamp { epoch: 0, version, writer: 0 }, Record::default());
         for key in store.entries().map(|entry| Key::copy_from_slice(entry.key)) {
             let held = Held { at, record: held.clone() };
             Arc::make_mut(&mut keys.parts[part(&key)]).insert(key, held);
@@ -346,6 +350,20 @@ mod tests {
             keys.stamp(&key, at, Record::default());
         }
         keys
+    }
+
+    /// Of a group with a log, and of one without, whose numbers are larger.
+    #[test]
+    fn versions_go_on_above_those_that_a_group_begins_with() {
+        let key = Key::from("a".to_owned());
+        for revision in [1, 1023, 1024, 7 << ORDINAL_BITS | 3, u64::from(u32::MAX)] {
+            let append = Command::Append { key: key.clone(), value: Bytes::from_static(b"x") };
+            let mut store = Store::new();
+            store.apply(&append, revision, Wall::from_millis(1));
+            let keys = Keys::new(store);
+            let next = (keys.at(&key).version + 1) << ORDINAL_BITS;
+            assert!((revision + 1..=revision + (3 << ORDINAL_BITS)).contains(&next), "{revision}: {next}");
+        }
     }
 
     #[test]

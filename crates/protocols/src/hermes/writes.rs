@@ -17,7 +17,7 @@ use quorate_blocks::prefix_log::RETRANSMIT;
 use quorate_core::{Context, Fact, NodeId, NodeSet, ProcessId, Time, Wall, Wire, digest, mutation};
 use quorate_store::{CommandError, Key, Reply};
 
-use super::keys::{Timestamp, Version};
+use super::keys::{ORDINAL_BITS, Timestamp, Version};
 use super::message::Ack;
 use super::record::{Name, Verdict};
 use super::replica::Replica;
@@ -520,9 +520,6 @@ impl Replica {
         waiting.into_iter().for_each(|(proxy, nonce)| self.intake.redirect(proxy, nonce, other));
     }
 }
-
-/// Writes that are executed together have versions of their own.
-const ORDINAL_BITS: u32 = 10;
 
 /// In messages of about [`INV_BYTES`].
 fn split(versions: Vec<Version>) -> Vec<Vec<Version>> {
