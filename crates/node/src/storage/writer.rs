@@ -14,7 +14,7 @@ use tracing::{info, warn};
 
 use super::SMALLEST_SEGMENT;
 use super::background::Background;
-use super::blocks::Blocks;
+use super::blocks::{BLOCK, Blocks};
 use super::error::Failure;
 use super::files::{Dir, Handle};
 use super::pool::Pool;
@@ -55,6 +55,8 @@ pub(super) struct Writer {
     coming: Option<Coming>,
     /// There was no room on the disk for the last spare that was ordered.
     short: Option<Short>,
+    /// Bytes of the largest segment that this writer has had.
+    largest: u64,
     /// The number of the next record.
     next: u64,
     /// Records before this one are covered by a mark.
@@ -95,6 +97,7 @@ impl Writer {
             dir,
             identity,
             mode,
+            largest: segment.capacity,
             segment,
             offset,
             begun,
@@ -190,6 +193,7 @@ impl Writer {
     fn roll(&mut self) -> Result<(), Failure> {
         // Everything in the old segment is synced: frames in the new one are evidence for it.
         self.segment = self.take_spare()?;
+        self.largest = self.largest.max(self.segment.capacity);
         self.file = open(&self.dir, self.mode, &self.segment)?;
         self.blocks.begin(HEADER as u64);
         self.place = Place::new(self.identity, self.segment.index);
@@ -207,9 +211,24 @@ impl Writer {
             self.order_spare()?;
             self.receive(true)?;
         }
-        let full = self.short.as_ref().map(|_| std::io::Error::from(std::io::ErrorKind::StorageFull));
-        let why = full.unwrap_or_else(|| std::io::Error::other("it was given up"));
-        self.spares.pop_front().ok_or_else(|| self.failure(why))
+        match self.short {
+            Some(_) => self.make_small(),
+            None => Err(self.failure(std::io::Error::other("it was given up"))),
+        }
+    }
+
+    /// The largest segment for which there is room, where there is none for a usual one. The disk stays short: what
+    /// fits into it lets a snapshot begin, which makes room.
+    fn make_small(&self) -> Result<Segment, Failure> {
+        let (index, mut capacity) = (self.segment.index + 1, self.largest);
+        while capacity > SMALLEST_SEGMENT {
+            capacity = (capacity / 2).next_multiple_of(BLOCK as u64);
+            match segment::prepare(&self.dir, self.identity, index, capacity, &Background::hurried()) {
+                Err(failure) if failure.is_full() => {}
+                made => return made?.ok_or_else(|| self.failure(std::io::Error::other("it was given up"))),
+            }
+        }
+        Err(self.failure(std::io::ErrorKind::StorageFull.into()))
     }
 
     /// Takes the segment that was ordered, if it is ready; if `wait`, when it is.
@@ -266,7 +285,7 @@ impl Writer {
             return Ok(());
         }
         // Zeros cost the disk as much as a log does: a node that writes little makes few.
-        let last = self.spares.back().unwrap_or(&self.segment).capacity;
+        let last = self.spares.back().map_or(self.largest, |spare| spare.capacity.max(self.largest));
         let (dir, identity, capacity) = (
             self.dir.clone(),
             self.identity,

@@ -284,6 +284,35 @@ fn a_snapshot_without_room_is_given_up_and_the_log_goes_on_as_if_it_had_not_begu
     }
 }
 
+/// It makes room: the log before it goes.
+#[test]
+fn a_snapshot_begins_where_there_is_no_room_for_a_usual_segment() {
+    let options = Options { segment_bytes: 16 * SMALLEST_SEGMENT, ..options() };
+    let memory = Memory::new(1);
+    let mut replica = Replica::open(&memory, &options, &Remains::none()).unwrap();
+    replica.kept.pool.keep(&replica.kept.dir, false).unwrap();
+    memory.fail(Faults { largest: Some(3 * SMALLEST_SEGMENT), ..Faults::default() });
+    let group = [Bytes::from(vec![7; 1000])];
+    let mut capacities = Vec::new();
+    for _ in 0..5 {
+        replica.append(&group).unwrap();
+        replica.checkpoint(1).unwrap();
+        assert!(replica.kept.writer.is_short());
+        let files = Dir::new(Path::new("/data"), Arc::new(memory.clone()));
+        let segment = memory.names().into_iter().rfind(|name| name.starts_with("wal-")).unwrap();
+        capacities.push(files.open(&segment).unwrap().len().unwrap() / SMALLEST_SEGMENT);
+    }
+    // The spares that it had, and then what fits.
+    assert_eq!(capacities, [16, 2, 2, 2, 2]);
+    memory.fail(Faults::default());
+    replica.append(&group).unwrap();
+    replica.kept.writer.look_for_room().unwrap();
+    assert!(!replica.kept.writer.is_short());
+    replica.checkpoint(1).unwrap();
+    let left = memory.after_power_loss(&mut Random::new(1));
+    Replica::open(&left, &options, &replica.remains()).unwrap();
+}
+
 #[test]
 fn what_gathers_during_a_sync_shares_the_next_one() {
     let memory = Memory::new(1);

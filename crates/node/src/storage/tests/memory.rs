@@ -31,6 +31,8 @@ pub(super) struct Faults {
     pub(super) space: Option<u64>,
     /// No file takes space that it has not got yet.
     pub(super) full: bool,
+    /// No file takes more space at once than this.
+    pub(super) largest: Option<u64>,
     /// So many more syncs succeed; one that fails drops what it should have written, as real systems do.
     pub(super) syncs: Option<u64>,
     /// Writes are cut short.
@@ -362,7 +364,7 @@ impl File for MemoryFile {
     /// A full disk that does not say so here says it when the file is written.
     fn reserve(&self, len: u64) -> io::Result<()> {
         let mut state = self.memory.state();
-        if state.faults.full {
+        if state.faults.full || state.faults.largest.is_some_and(|largest| len > largest) {
             return Err(io::ErrorKind::StorageFull.into());
         }
         if state.faults.space.is_none() {
