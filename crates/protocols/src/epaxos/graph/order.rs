@@ -65,19 +65,21 @@ impl Step {
 }
 
 impl Graph {
-    /// An instance is decided. What can be executed now is added to `order`, and to `executed`.
+    /// These are decided. What can be executed now is added to `order`, and to `executed`. Of many that become decided
+    /// together, each is passed once; one after the other they would all be tried again with each.
     pub fn decide(
         &mut self,
-        instance: Instance,
-        deps: Frontier,
+        decided: impl IntoIterator<Item = (Instance, Frontier)>,
         executed: &mut Executed,
         order: &mut Vec<Instance>,
     ) {
-        if executed.contains(instance) || self.vertices.insert(instance, deps).is_some() {
-            return;
+        let mut roots = Vec::new();
+        for (instance, deps) in decided {
+            if !executed.contains(instance) && self.vertices.insert(instance, deps).is_none() {
+                roots.push(instance);
+                roots.append(&mut self.waiting.remove(&instance).unwrap_or_default());
+            }
         }
-        let mut roots = vec![instance];
-        roots.append(&mut self.waiting.remove(&instance).unwrap_or_default());
         let mut obstacles = BTreeMap::new();
         for root in roots {
             if !self.vertices.contains_key(&root) {
@@ -189,7 +191,7 @@ mod tests {
             let mut frontier = Frontier::default();
             deps.split(',').filter(|dep| !dep.is_empty()).for_each(|dep| frontier.add(parse(dep)));
             let mut order = Vec::new();
-            graph.decide(parse(instance), frontier, &mut executed, &mut order);
+            graph.decide([(parse(instance), frontier)], &mut executed, &mut order);
             order.iter().map(|instance| format!("{instance:?}")).collect::<Vec<_>>().join(" ")
         });
         lines.collect()
@@ -226,13 +228,14 @@ mod tests {
             if index > 1 {
                 deps.add(at(1, index - 1));
             }
-            graph.decide(at(1, index), deps, &mut executed, &mut order);
+            graph.decide([(at(1, index), deps)], &mut executed, &mut order);
         }
         assert_eq!(order.len(), 100_000);
         assert!(order.is_sorted() && graph.vertices.is_empty() && graph.waiting.is_empty());
     }
 
-    /// Whatever the order of decisions, everything is executed, and in the same order where one depends on the other.
+    /// Whatever the order of decisions, and how many come together, everything is executed, and in the same order where
+    /// one depends on the other.
     #[test]
     fn all_orders_of_decision_lead_to_one_order_of_what_depends() {
         let mut random = Random::new(5);
@@ -253,14 +256,15 @@ mod tests {
                 })
                 .collect();
             let mut orders = Vec::new();
-            for _ in 0..4 {
+            for together in [1, 1, 2, 5, 12] {
                 let (mut graph, mut executed, mut order) =
                     (Graph::default(), Executed::default(), Vec::new());
                 for at in (1..all.len()).rev() {
                     all.swap(at, random.range(0..at as u64 + 1) as usize);
                 }
-                for instance in &all {
-                    graph.decide(*instance, deps[instance], &mut executed, &mut order);
+                for some in all.chunks(together) {
+                    let decided = some.iter().map(|instance| (*instance, deps[instance]));
+                    graph.decide(decided, &mut executed, &mut order);
                 }
                 assert_eq!(order.len(), all.len());
                 orders.push(order);

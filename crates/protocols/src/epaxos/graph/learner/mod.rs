@@ -254,13 +254,13 @@ impl Learner {
                 self.seen.add(*instance, &held.touched);
             }
         }
-        for instance in decided {
-            let held = &self.table[&instance];
-            let deps = held.state.deps;
-            note_decided(instance, held, cx);
-            self.expect_all(&deps);
-            self.graph.decide(instance, deps, self.state.executed_mut(), &mut order);
+        let deps = |instance: &Instance| self.table[instance].state.deps;
+        let decided: Vec<_> = decided.iter().map(|instance| (*instance, deps(instance))).collect();
+        for (instance, deps) in &decided {
+            note_decided(*instance, &self.table[instance], cx);
+            self.expect_all(deps);
         }
+        self.graph.decide(decided, self.state.executed_mut(), &mut order);
         self.execute(order, cx);
         self.config.members.iter().for_each(|owner| self.advance(owner));
     }
@@ -500,7 +500,7 @@ impl Learner {
             }
         }
         let mut order = Vec::new();
-        self.graph.decide(instance, deps, self.state.executed_mut(), &mut order);
+        self.graph.decide([(instance, deps)], self.state.executed_mut(), &mut order);
         self.execute(order, cx);
         self.advance(instance.owner());
         true
