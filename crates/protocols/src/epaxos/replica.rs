@@ -127,6 +127,7 @@ impl Machine for Replica {
     }
 
     fn on_batch_end(&mut self, cx: &mut Cx<'_>) {
+        self.learner.execute_decided(cx);
         if self.learner.is_whole() {
             self.propose(cx);
         }

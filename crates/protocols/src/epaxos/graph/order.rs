@@ -17,8 +17,13 @@ use quorate_core::{NodeId, mutation};
 #[derive(Debug, Default)]
 pub struct Graph {
     vertices: BTreeMap<Instance, Frontier>,
+    /// Of these, what has not been looked at.
+    decided: Vec<Instance>,
     /// Who is to be tried again when an instance is decided.
     waiting: BTreeMap<Instance, Vec<Instance>>,
+    /// How often searches have entered a vertex.
+    #[cfg(test)]
+    entered: usize,
 }
 
 /// One search, from what has become decided.
@@ -65,30 +70,30 @@ impl Step {
 }
 
 impl Graph {
-    /// These are decided. What can be executed now is added to `order`, and to `executed`. Of many that become decided
-    /// together, each is passed once; one after the other they would all be tried again with each.
-    pub fn decide(
-        &mut self,
-        decided: impl IntoIterator<Item = (Instance, Frontier)>,
-        executed: &mut Executed,
-        order: &mut Vec<Instance>,
-    ) {
-        let mut roots = Vec::new();
-        for (instance, deps) in decided {
-            if !executed.contains(instance) && self.vertices.insert(instance, deps).is_none() {
-                roots.push(instance);
-                roots.append(&mut self.waiting.remove(&instance).unwrap_or_default());
-            }
+    /// An instance is decided. It is looked at by [`execute_decided`](Self::execute_decided).
+    pub fn decide(&mut self, instance: Instance, deps: Frontier, executed: &Executed) {
+        if !executed.contains(instance) && self.vertices.insert(instance, deps).is_none() {
+            self.decided.push(instance);
         }
-        let mut obstacles = BTreeMap::new();
+    }
+
+    /// Gives what can be executed now, in order; it counts as `executed` from now on. Of many that became decided since
+    /// the last time, each is passed once; one after the other they would all be tried again with each.
+    pub fn execute_decided(&mut self, executed: &mut Executed) -> Vec<Instance> {
+        let (mut order, mut obstacles, mut roots) = (Vec::new(), BTreeMap::new(), Vec::new());
+        for instance in std::mem::take(&mut self.decided) {
+            roots.push(instance);
+            roots.append(&mut self.waiting.remove(&instance).unwrap_or_default());
+        }
         for root in roots {
             if !self.vertices.contains_key(&root) {
                 continue;
             }
-            if let Some(obstacle) = self.search(root, executed, order, &mut obstacles) {
+            if let Some(obstacle) = self.search(root, executed, &mut order, &mut obstacles) {
                 self.waiting.entry(obstacle).or_default().push(root);
             }
         }
+        order
     }
 
     /// Executes what it reaches, up to the first dependency that is not decided: that is what it returns.
@@ -134,7 +139,9 @@ impl Graph {
         None
     }
 
-    fn enter(&self, instance: Instance, parent: Option<Instance>, search: &mut Search) -> Step {
+    fn enter(&mut self, instance: Instance, parent: Option<Instance>, search: &mut Search) -> Step {
+        #[cfg(test)]
+        (self.entered += 1);
         let number = search.visits.len();
         search.visits.insert(instance, Visit { number, low: number });
         search.stack.push(instance);
@@ -190,8 +197,8 @@ mod tests {
             let (instance, deps) = decision.split_once(':').expect("instance:deps");
             let mut frontier = Frontier::default();
             deps.split(',').filter(|dep| !dep.is_empty()).for_each(|dep| frontier.add(parse(dep)));
-            let mut order = Vec::new();
-            graph.decide([(parse(instance), frontier)], &mut executed, &mut order);
+            graph.decide(parse(instance), frontier, &executed);
+            let order = graph.execute_decided(&mut executed);
             order.iter().map(|instance| format!("{instance:?}")).collect::<Vec<_>>().join(" ")
         });
         lines.collect()
@@ -228,10 +235,36 @@ mod tests {
             if index > 1 {
                 deps.add(at(1, index - 1));
             }
-            graph.decide([(at(1, index), deps)], &mut executed, &mut order);
+            graph.decide(at(1, index), deps, &executed);
+            order.append(&mut graph.execute_decided(&mut executed));
         }
         assert_eq!(order.len(), 100_000);
         assert!(order.is_sorted() && graph.vertices.is_empty() && graph.waiting.is_empty());
+    }
+
+    /// As one learns them that was away: all of an owner, then all of the next, who depend on each other.
+    #[test]
+    fn what_is_decided_together_is_passed_once() {
+        let all: Vec<_> = (1..=3).flat_map(|owner| (1..=500).map(move |index| at(owner, index))).collect();
+        let deps = |instance: Instance| {
+            let mut deps = Frontier::default();
+            for owner in 1..=3 {
+                let before = instance.index() - u64::from(at(owner, 1).owner() >= instance.owner());
+                (before > 0).then(|| deps.add(at(owner, before)));
+            }
+            deps
+        };
+        let entered = |together: usize| {
+            let (mut graph, mut executed, mut order) = (Graph::default(), Executed::default(), 0);
+            for some in all.chunks(together) {
+                some.iter().for_each(|instance| graph.decide(*instance, deps(*instance), &executed));
+                order += graph.execute_decided(&mut executed).len();
+            }
+            assert_eq!(order, all.len());
+            graph.entered
+        };
+        assert_eq!([1500, 250].map(entered), [1500, 3497]);
+        assert!(entered(1) > 100 * 1500);
     }
 
     /// Whatever the order of decisions, and how many come together, everything is executed, and in the same order where
@@ -263,8 +296,8 @@ mod tests {
                     all.swap(at, random.range(0..at as u64 + 1) as usize);
                 }
                 for some in all.chunks(together) {
-                    let decided = some.iter().map(|instance| (*instance, deps[instance]));
-                    graph.decide(decided, &mut executed, &mut order);
+                    some.iter().for_each(|instance| graph.decide(*instance, deps[instance], &executed));
+                    order.append(&mut graph.execute_decided(&mut executed));
                 }
                 assert_eq!(order.len(), all.len());
                 orders.push(order);

@@ -246,7 +246,6 @@ impl Learner {
 
     /// Goes on at a start, or after a snapshot was installed: these are decided.
     fn resume<M: Host>(&mut self, decided: Vec<Instance>, cx: &mut Context<'_, M>) {
-        let mut order = Vec::new();
         self.bytes = self.table.values().map(InstanceState::bytes).sum();
         for (instance, held) in &self.table {
             self.known.add(*instance);
@@ -254,14 +253,14 @@ impl Learner {
                 self.seen.add(*instance, &held.touched);
             }
         }
-        let deps = |instance: &Instance| self.table[instance].state.deps;
-        let decided: Vec<_> = decided.iter().map(|instance| (*instance, deps(instance))).collect();
-        for (instance, deps) in &decided {
-            note_decided(*instance, &self.table[instance], cx);
-            self.expect_all(deps);
+        for instance in decided {
+            let held = &self.table[&instance];
+            let deps = held.state.deps;
+            note_decided(instance, held, cx);
+            self.expect_all(&deps);
+            self.graph.decide(instance, deps, self.state.executed());
         }
-        self.graph.decide(decided, self.state.executed_mut(), &mut order);
-        self.execute(order, cx);
+        self.execute_decided(cx);
         self.config.members.iter().for_each(|owner| self.advance(owner));
     }
 
@@ -499,9 +498,7 @@ impl Learner {
                 self.requests.on_noop(instance, held);
             }
         }
-        let mut order = Vec::new();
-        self.graph.decide([(instance, deps)], self.state.executed_mut(), &mut order);
-        self.execute(order, cx);
+        self.graph.decide(instance, deps, self.state.executed());
         self.advance(instance.owner());
         true
     }
@@ -519,7 +516,12 @@ impl Learner {
         (self.graph.contains(instance) || self.is_executed(instance)).then_some(&held.state)
     }
 
-    fn execute<M: Host>(&mut self, order: Vec<Instance>, cx: &mut Context<'_, M>) {
+    /// Executes what can be executed, at the end of each batch.
+    pub fn execute_decided<M: Host>(&mut self, cx: &mut Context<'_, M>) {
+        let order = self.graph.execute_decided(self.state.executed_mut());
+        if order.is_empty() {
+            return;
+        }
         // Only own reads need it, and it is known when they are proposed.
         let time = self.time(cx.now(), cx.wall()).unwrap_or_default();
         let Learner { table, state, requests, .. } = self;
