@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write, stdin, stdout};
-use std::thread;
 use std::time::Duration;
 
 use quorate_client::{Client, Error, Login};
@@ -17,6 +16,7 @@ use crate::args::{Del, Endpoints, Get, Put, Status};
 use crate::certificates;
 use crate::failure::Failure;
 use crate::protocols;
+use crate::service::Service;
 use crate::users;
 use crate::watch;
 
@@ -54,7 +54,7 @@ impl Target {
     }
 
     /// To one of its nodes.
-    fn connect(&self, endpoint: &str, timeout: Duration) -> Result<Client, Error> {
+    pub fn connect(&self, endpoint: &str, timeout: Duration) -> Result<Client, Error> {
         Client::connect_as([endpoint], timeout, self.tls.clone(), self.login.clone())
     }
 
@@ -126,10 +126,10 @@ pub struct NodeStatus {
     #[serde(default)]
     pub node: String,
     role: String,
-    leader: Option<u64>,
+    pub leader: Option<u64>,
     ballot: String,
     pub committed: u64,
-    applied: u64,
+    pub applied: u64,
     lease: bool,
     #[serde(default)]
     peers: Vec<Peer>,
@@ -138,7 +138,7 @@ pub struct NodeStatus {
     contacts: Vec<Contact>,
     /// What it counts.
     #[serde(default)]
-    samples: BTreeMap<String, serde_json::Value>,
+    pub samples: BTreeMap<String, serde_json::Value>,
     /// Where the keys are divided among groups: each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupStatus>,
@@ -177,7 +177,7 @@ pub struct GroupStatus {
     from: String,
     /// The first key that is not its own, if there is one.
     to: Option<String>,
-    protocol: String,
+    pub protocol: String,
     role: String,
     pub leader: Option<u64>,
     ballot: String,
@@ -200,6 +200,17 @@ impl NodeStatus {
     pub fn fact(&self, name: &str) -> Option<&str> {
         self.rest.get("facts")?.get(name)?.as_str()
     }
+
+    /// Whether it is a member of the group, with data of its own.
+    pub fn takes_part(&self) -> bool {
+        !matches!(self.role.as_str(), "proxy" | "waiting")
+            && !matches!(self.fact("membership"), Some("joining" | "left"))
+    }
+
+    /// What it counts under this name.
+    pub fn count(&self, name: &str) -> Option<u64> {
+        self.samples.get(name)?.as_u64()
+    }
 }
 
 pub fn status(args: Status) -> Result<(), Failure> {
@@ -210,23 +221,24 @@ pub fn status(args: Status) -> Result<(), Failure> {
     let answers: Vec<_> = target.endpoints.iter().map(|endpoint| (endpoint, target.ask(endpoint))).collect();
     let there: Vec<_> = answers.iter().filter(|(_, answer)| answer.is_ok()).map(|(node, _)| *node).collect();
     let answered = there.len();
-    let told = || answers.iter().filter_map(|(_, answer)| answer.as_ref().ok());
-    let groups = told().map(|node| &node.groups).max_by_key(|groups| groups.len());
+    let told: Vec<_> = answers.iter().filter_map(|(_, answer)| answer.as_ref().ok()).collect();
+    let groups = told.iter().map(|node| &node.groups).max_by_key(|groups| groups.len());
     let mut keys = vec!["quorate:status"];
     keys.extend(groups.into_iter().flatten().map(|group| group.from.as_str()));
-    let served = serves(&target, &there, &keys);
+    let service = Service::find(&target, &there, &keys, &told);
     if args.json {
         let nodes: Vec<_> = answers
-            .into_iter()
+            .iter()
             .map(|(endpoint, answer)| match answer {
                 Ok(status) => serde_json::to_value(status).expect("a status is JSON"),
                 Err(error) => serde_json::json!({ "endpoint": endpoint, "error": error }),
             })
             .collect();
-        writeln!(stdout(), "{}", serde_json::json!({ "nodes": nodes, "serves": served.is_ok() }))?;
+        let (serves, refused) = (service.reads.is_ok(), &service.refused);
+        let shown = serde_json::json!({ "nodes": nodes, "serves": serves, "refuses_writes": refused });
+        writeln!(stdout(), "{shown}")?;
     } else {
-        let told: Vec<_> = answers.iter().filter_map(|(_, answer)| answer.as_ref().ok()).collect();
-        for line in verdict(&answers, &told, &served) {
+        for line in verdict(&answers, &told, &service) {
             writeln!(stdout(), "{line}")?;
         }
         writeln!(stdout())?;
@@ -243,14 +255,14 @@ pub fn status(args: Status) -> Result<(), Failure> {
     if answered == 0 {
         return Err(Failure::unreachable("no node answered; is the cluster running?"));
     }
-    served.map_err(|why| Failure::failed(format!("the cluster does not serve reads and writes: {why}")))
+    service.result()
 }
 
 /// What an operator wants to know first: whether the cluster serves, who leads, and what is wrong with which node.
 fn verdict(
     answers: &[(&String, Result<NodeStatus, String>)],
     nodes: &[&NodeStatus],
-    served: &Result<(), String>,
+    service: &Service,
 ) -> Vec<String> {
     let leaders: BTreeSet<_> = nodes.iter().filter_map(|node| node.leader).collect();
     let leads = match leaders.iter().collect::<Vec<_>>()[..] {
@@ -260,10 +272,10 @@ fn verdict(
         _ => "the nodes do not agree on who leads, ".to_owned(),
     };
     let count = format!("{} of {} nodes answer", nodes.len(), answers.len());
-    let mut lines = vec![match served {
-        Ok(()) => format!("the cluster serves reads and writes: {leads}{count}"),
-        Err(_) => format!("the cluster does not serve reads and writes: {leads}{count}"),
-    }];
+    let mut lines = vec![format!("{}: {leads}{count}", service.headline())];
+    lines.extend(
+        service.refused.iter().map(|why| format!("warning: writes that add data are refused: {why}")),
+    );
     let versions = by_fact(nodes, "version");
     if versions.len() > 1 {
         let each = versions.iter().map(|(version, at)| format!("{version} at {}", at.join(",")));
@@ -299,26 +311,6 @@ fn unreachable(nodes: &[&NodeStatus]) -> Vec<String> {
 
 /// Facts that are there only if something is wrong.
 const WARNINGS: [&str; 5] = [WARNING_DISK, WARNING_MEMORY, "waiting", MEMORY, GROUP_MEMORY];
-
-/// Whether linearizable reads of these keys are answered at one of these endpoints at least: no majority, no answer.
-/// Asks all at once, as one that is cut off says so only after a while. The error says why one of them does not.
-fn serves(target: &Target, endpoints: &[&String], keys: &[&str]) -> Result<(), String> {
-    let read = |endpoint: &String| {
-        let mut client = target.connect(endpoint, TIMEOUT)?;
-        // Whatever the node's own default is.
-        client.read(&["CLIENT", "READMODE", "linearizable"])?;
-        keys.iter().try_for_each(|key| client.get(key).map(drop))
-    };
-    let answers: Vec<Result<(), Error>> = thread::scope(|scope| {
-        let asked: Vec<_> = endpoints.iter().map(|endpoint| scope.spawn(move || read(endpoint))).collect();
-        asked.into_iter().filter_map(|asked| asked.join().ok()).collect()
-    });
-    if answers.iter().any(Result::is_ok) {
-        return Ok(());
-    }
-    let first = answers.into_iter().find_map(Result::err);
-    Err(first.map_or_else(|| "no node answered".to_owned(), |error| error.to_string()))
-}
 
 /// The groups that the keys are divided among, as each node sees them.
 fn show_groups(nodes: &[&NodeStatus]) -> Result<(), Failure> {
@@ -573,7 +565,8 @@ hermes,raft 1/2 1/2: feature level 1
         let endpoints = ["a:1", "b:1", "c:1"].map(str::to_owned);
         let lines = |nodes: [&NodeStatus; 2]| {
             let answers = endpoints.iter().map(|endpoint| (endpoint, Err("silent".to_owned())));
-            verdict(&answers.collect::<Vec<_>>(), &nodes, &Ok(()))
+            let service = Service { reads: Ok(()), refused: Vec::new() };
+            verdict(&answers.collect::<Vec<_>>(), &nodes, &service)
         };
         let mixed = lines([&nodes[0], &nodes[1]]);
         assert_eq!(mixed[1], "nodes run different versions: 0.1.0 at 1; 0.2.0 at 2");

@@ -21,6 +21,7 @@ mod members;
 mod protocols;
 mod roster;
 mod serve;
+mod service;
 mod simulate;
 mod stores;
 mod topology;

@@ -33,7 +33,11 @@ fn is_error(reply: &Resp, start: &str) -> bool {
 
 /// Runs a command of the command line: its exit code, and what it prints and says.
 fn quorate(cluster: &Cluster, node: usize, words: &[&str]) -> (Option<i32>, String, String) {
-    let endpoint = &cluster.nodes[node].resp;
+    quorate_at(&cluster.nodes[node].resp, words)
+}
+
+/// The same, at several endpoints.
+fn quorate_at(endpoint: &str, words: &[&str]) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
     let output = command.args(words).args(["--endpoints", endpoint]).output().unwrap();
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
@@ -98,6 +102,8 @@ fn a_full_disk(protocol: &str, flags: &[&str], keys: &[&str]) {
         }
     };
     let refused = |reply: &Resp| is_error(reply, "READONLY disk nearly full on node ");
+    let endpoints = cluster.nodes.iter().map(|node| node.resp.as_str()).collect::<Vec<_>>().join(",");
+    let shown = || quorate_at(&endpoints, &["status"]);
     set(0, "v");
     let before = wait_for("leaders", || leaders(cluster));
     let led = |node: usize| before.iter().filter(|leader| **leader == node).count();
@@ -127,6 +133,9 @@ fn a_full_disk(protocol: &str, flags: &[&str], keys: &[&str]) {
         assert_eq!(call(cluster, node, &["GET", key]), Resp::Bulk(b"w".to_vec()));
         assert_eq!(call(cluster, node, &["EXISTS", &new]), Resp::Integer(0));
     }
+    let (code, table, said) = shown();
+    let headline = "the cluster serves reads and refuses writes that add data: ";
+    assert!(code == Some(1) && table.starts_with(headline) && said.contains(headline), "{table}{said}");
     for key in keys {
         assert_eq!(call(cluster, first, &["DEL", key]), Resp::Integer(1));
     }
@@ -138,6 +147,8 @@ fn a_full_disk(protocol: &str, flags: &[&str], keys: &[&str]) {
         set(node, "v");
         assert_eq!(get(&disks.http[node], "/readyz").unwrap().0, "200");
     }
+    let (code, table, said) = shown();
+    assert!(code == Some(0) && table.starts_with("the cluster serves reads and writes: "), "{table}{said}");
 }
 
 #[test]

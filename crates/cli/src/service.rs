@@ -1,0 +1,202 @@
+//! What a cluster does for its clients, as `quorate status` says in its first line: whether linearizable reads are
+//! answered, and whether writes are refused.
+
+use std::collections::BTreeMap;
+use std::thread;
+
+use quorate_client::Error;
+use quorate_node::monitor::WARNING_DISK;
+
+use crate::client::{NodeStatus, TIMEOUT, Target};
+use crate::failure::Failure;
+
+/// What clients get.
+pub struct Service {
+    /// The error says why there are no reads.
+    pub reads: Result<(), String>,
+    /// Why writes that add data are refused though reads are answered; each reason names its group where there are
+    /// several.
+    pub refused: Vec<String>,
+}
+
+impl Service {
+    /// Asks these endpoints for these keys; nothing is written.
+    pub fn find(target: &Target, endpoints: &[&String], keys: &[&str], nodes: &[&NodeStatus]) -> Service {
+        Service { reads: serves(target, endpoints, keys), refused: refused_writes(nodes) }
+    }
+
+    /// The beginning of the first line.
+    pub fn headline(&self) -> &'static str {
+        match self {
+            Service { reads: Err(_), .. } => "the cluster does not serve reads and writes",
+            Service { reads: Ok(()), refused } if refused.is_empty() => "the cluster serves reads and writes",
+            Service { .. } => "the cluster serves reads and refuses writes that add data",
+        }
+    }
+
+    /// How the command ends.
+    pub fn result(&self) -> Result<(), Failure> {
+        let failed = |why: &str| Err(Failure::failed(format!("{}: {why}", self.headline())));
+        match &self.reads {
+            Err(why) => failed(why),
+            Ok(()) if self.refused.is_empty() => Ok(()),
+            Ok(()) => failed(&self.refused.join("; ")),
+        }
+    }
+}
+
+/// Whether linearizable reads of these keys are answered at one of these endpoints at least: no majority, no answer.
+/// Asks all at once, as one that is cut off says so only after a while. The error says why one of them does not.
+fn serves(target: &Target, endpoints: &[&String], keys: &[&str]) -> Result<(), String> {
+    let read = |endpoint: &String| {
+        let mut client = target.connect(endpoint, TIMEOUT)?;
+        // Whatever the node's own default is.
+        client.read(&["CLIENT", "READMODE", "linearizable"])?;
+        keys.iter().try_for_each(|key| client.get(key).map(drop))
+    };
+    let answers: Vec<Result<(), Error>> = thread::scope(|scope| {
+        let asked: Vec<_> = endpoints.iter().map(|endpoint| scope.spawn(move || read(endpoint))).collect();
+        asked.into_iter().filter_map(|asked| asked.join().ok()).collect()
+    });
+    if answers.iter().any(Result::is_ok) {
+        return Ok(());
+    }
+    let first = answers.into_iter().find_map(Result::err);
+    Err(first.map_or_else(|| "no node answered".to_owned(), |error| error.to_string()))
+}
+
+/// These refuse nothing for want of room on a disk: `epaxos` has no leader that could, `unreplicated` no other disk.
+const NEVER_REFUSE: [&str; 2] = ["epaxos", "unreplicated"];
+
+/// Of these it is not the leader of which a status tells that refuses writes, but each node what it is asked, or the
+/// head of the chain.
+const REFUSE_ELSEWHERE: [&str; 3] = ["chain", "craq", "hermes"];
+
+/// Why writes that add data are refused, as far as these nodes tell.
+fn refused_writes(nodes: &[&NodeStatus]) -> Vec<String> {
+    // Proxies and nodes that are not in the group yet have nothing to do with it.
+    let nodes: Vec<_> = nodes.iter().copied().filter(|node| node.takes_part()).collect();
+    // The protocol of each group, and the nodes that lead it as they say themselves; group 0 is all of a cluster that
+    // has no groups.
+    let mut groups: BTreeMap<u64, (&str, Vec<&NodeStatus>)> = BTreeMap::new();
+    for node in &nodes {
+        let mut add = |group: u64, protocol, leader: Option<u64>| {
+            let leads = leader.is_some_and(|leader| leader.to_string() == node.node);
+            let (_, leaders) = groups.entry(group).or_insert((protocol, Vec::new()));
+            leaders.extend(leads.then_some(*node));
+        };
+        match node.groups.is_empty() {
+            true => add(0, node.fact("protocol").unwrap_or_default(), node.leader),
+            false => node.groups.iter().for_each(|group| add(group.group, &group.protocol, group.leader)),
+        }
+    }
+    let is_full = |node: &&NodeStatus| node.fact(WARNING_DISK).is_some();
+    let disk = |(group, (protocol, leaders)): (u64, (&str, Vec<&NodeStatus>))| {
+        let why = match protocol {
+            protocol if NEVER_REFUSE.contains(&protocol) => None,
+            protocol if REFUSE_ELSEWHERE.contains(&protocol) => {
+                let all = "the disks of all nodes that answer are nearly full";
+                nodes.iter().all(is_full).then(|| all.to_owned())
+            }
+            _ => leaders
+                .iter()
+                .copied()
+                .find(is_full)
+                .map(|leader| format!("the disk of node {}, which leads, is nearly full", leader.node)),
+        }?;
+        Some(if group == 0 { why } else { format!("group {group}: {why}") })
+    };
+    let mut reasons: Vec<_> = groups.into_iter().filter_map(disk).collect();
+    // The others may not have executed the command that has set the limit, or what has filled the data.
+    let newest = nodes.iter().max_by_key(|node| node.applied);
+    reasons.extend(newest.and_then(|node| {
+        let (bytes, limit) = (node.count("store_bytes")?, node.count("store_limit_bytes")?);
+        (limit > 0 && bytes >= limit).then(|| format!("the data take {bytes} bytes, and max-data is {limit}"))
+    }));
+    reasons
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// What a node says of itself whose disk is nearly full, or not.
+    fn node(node: u64, leader: Option<u64>, protocol: &str, full: bool, groups: Value) -> NodeStatus {
+        let mut facts = json!({ "node_id": node.to_string(), "protocol": protocol });
+        if full {
+            facts["warning_disk"] = "the disk is nearly full".into();
+        }
+        let status = json!({
+            "node": node.to_string(), "role": "follower", "leader": leader, "ballot": "", "committed": 1,
+            "applied": node, "lease": false, "facts": facts, "groups": groups,
+            "samples": { "store_bytes": 70, "store_limit_bytes": 0 },
+        });
+        serde_json::from_value(status).unwrap()
+    }
+
+    fn reasons(nodes: &[NodeStatus]) -> Vec<String> {
+        refused_writes(&nodes.iter().collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn writes_are_refused_where_a_leader_has_a_disk_that_is_nearly_full() {
+        let three = |protocol: &str, leader, full: [bool; 3]| {
+            let each = (1..).zip(full).map(|(id, full)| node(id, leader, protocol, full, json!([])));
+            reasons(&each.collect::<Vec<_>>())
+        };
+        assert_eq!(three("raft", Some(2), [true, false, true]), [""; 0], "others may have full disks");
+        let refused = ["the disk of node 2, which leads, is nearly full"];
+        assert_eq!(three("raft", Some(2), [false, true, false]), refused);
+        assert_eq!(three("raft", None, [true, true, true]), [""; 0], "nobody leads");
+        for protocol in NEVER_REFUSE {
+            assert_eq!(three(protocol, Some(1), [true, true, true]), [""; 0]);
+        }
+        for protocol in REFUSE_ELSEWHERE {
+            assert_eq!(three(protocol, Some(1), [true, true, false]), [""; 0]);
+            let refused = ["the disks of all nodes that answer are nearly full"];
+            assert_eq!(three(protocol, Some(1), [true, true, true]), refused);
+        }
+    }
+
+    #[test]
+    fn the_group_that_refuses_writes_is_named() {
+        let group = |group: u64, leader: u64, protocol: &str| {
+            json!({
+                "group": group, "from": "", "to": null, "protocol": protocol, "role": "follower",
+                "leader": leader, "ballot": "", "committed": 1, "applied": 1, "lease": false, "reads": "",
+            })
+        };
+        let groups = json!([group(1, 1, "raft"), group(2, 2, "raft"), group(3, 2, "epaxos")]);
+        let nodes = [1, 2].map(|id| node(id, Some(1), "raft,raft,epaxos", id == 2, groups.clone()));
+        assert_eq!(reasons(&nodes), ["group 2: the disk of node 2, which leads, is nearly full"]);
+    }
+
+    #[test]
+    fn writes_are_refused_where_the_data_have_reached_their_limit() {
+        let with = |limit: u64| {
+            let mut node = node(1, Some(1), "raft", false, json!([]));
+            node.samples.insert("store_limit_bytes".to_owned(), limit.into());
+            reasons(&[node])
+        };
+        assert_eq!([with(0), with(71)], [[""; 0], [""; 0]]);
+        assert_eq!(with(70), ["the data take 70 bytes, and max-data is 70"]);
+    }
+
+    #[test]
+    fn the_first_line_and_the_exit_code_tell_refused_writes_from_no_service() {
+        let of = |reads: Result<(), String>, refused: &[&str]| {
+            let service = Service { reads, refused: refused.iter().map(|why| (*why).to_owned()).collect() };
+            (service.headline(), service.result().map_err(|failure| (failure.code, failure.message)))
+        };
+        assert_eq!(of(Ok(()), &[]), ("the cluster serves reads and writes", Ok(())));
+        let refuses = "the cluster serves reads and refuses writes that add data";
+        assert_eq!(
+            of(Ok(()), &["full", "group 2: full"]),
+            (refuses, Err((1, format!("{refuses}: full; group 2: full"))))
+        );
+        let nothing = "the cluster does not serve reads and writes";
+        assert_eq!(of(Err("dead".to_owned()), &["full"]), (nothing, Err((1, format!("{nothing}: dead")))));
+    }
+}
