@@ -198,7 +198,7 @@ fn a_restored_cluster_gives_its_data_to_those_who_join_and_lets_nobody_of_anothe
     stranger.set("--listen-peer", &peer);
     stranger.set("--listen-resp", &resp);
     stranger.start();
-    stranger.wait_for_line(&["its cluster is", "--initial-cluster must be the same everywhere"]);
+    stranger.wait_for_line(&["the cluster of ", "--initial-cluster must be the same everywhere"]);
     stranger.kill();
 
     cluster.nodes[0].set("--cluster-id", &id);

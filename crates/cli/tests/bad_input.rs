@@ -314,7 +314,10 @@ fn greeting(cluster: u64, version: u8, from: u64) -> Vec<u8> {
 fn a_peer_of_another_version_is_told_and_logged_once() {
     let cluster = Cluster::start(1, "multipaxos");
     let (node, other) = (&cluster.nodes[0], VERSIONS.newest + 1);
-    let words = [format!("it speaks version {other} of"), format!("here is {VERSIONS}:")];
+    let words = [
+        format!("the process that connects speaks version {other} of"),
+        format!("connects to speaks {VERSIONS}:"),
+    ];
     for _ in 0..3 {
         let reply = bother(&node.peer, &greeting(1, other, 2));
         let reply = String::from_utf8_lossy(&reply);
@@ -331,9 +334,12 @@ fn a_peer_of_another_cluster_is_told_and_logged_once() {
     let node = &cluster.nodes[0];
     for _ in 0..3 {
         let reply = bother(&node.peer, &greeting(1, VERSIONS.newest, 2));
-        assert!(String::from_utf8_lossy(&reply).contains("its cluster is"), "{reply:?}");
+        assert!(String::from_utf8_lossy(&reply).contains("the cluster of node 2 is"), "{reply:?}");
     }
-    node.wait_for_line(&["refused node 2: its cluster is 0000000000000001", "must be the same everywhere"]);
-    assert_eq!(node.lines_with("its cluster is"), 1);
+    node.wait_for_line(&[
+        "refused node 2: the cluster of node 2 is 0000000000000001",
+        "must be the same everywhere",
+    ]);
+    assert_eq!(node.lines_with("the cluster of node 2 is"), 1);
     node.wait_until_serving();
 }

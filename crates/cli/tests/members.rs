@@ -139,7 +139,7 @@ fn refuse_absent_member(protocol: &str) {
     // Somebody is there, and it is another.
     let other = cluster.members().split(',').nth(1).unwrap().trim_start_matches("2=").to_owned();
     let refusal = attempt(&cluster, &[0], &["member", "add", &format!("4={other}")]).unwrap_err();
-    assert!(refusal.contains("it looks for node 4, but this is node 2"), "{refusal}");
+    assert!(refusal.contains("looks for node 4, and has found node 2"), "{refusal}");
     assert!(!refusal.contains("--join"), "{refusal}");
 
     let stranger = attempt(&cluster, &[0, 1, 2], &["member", "remove", "9"]).unwrap_err();
@@ -268,9 +268,9 @@ fn a_chain_of_an_earlier_version_is_upgraded_while_it_is_stopped() {
         client.command(&["SET", "k", "v"]).unwrap();
         stop(&mut cluster, 2);
         cluster.nodes[2].start();
-        let there =
-            format!("its protocol is {protocol}, here it is {protocol}, revision 2 of {protocol}'s messages");
-        cluster.nodes[2].wait_for_line(&["refused node", &there]);
+        let mine =
+            format!(" is {protocol}, that of node 3 is {protocol}, revision 2 of {protocol}'s messages");
+        cluster.nodes[2].wait_for_line(&["refused node", "the protocol of node ", &mine]);
         client.command(&["APPEND", "k", "w"]).unwrap();
         for index in 0..3 {
             assert!(cluster.nodes[index].terminate().success());

@@ -6,7 +6,7 @@ use bytes::BytesMut;
 use quorate_core::link::FRAME;
 use quorate_core::{Class, NodeId, Payload, ProcessId, ProxyId, Settings, Wire};
 use quorate_node::transport::frame::{Encoded, Frame, FrameError, Reader};
-use quorate_node::transport::handshake::{self, Answer, Hello, Identity, VERSIONS};
+use quorate_node::transport::handshake::{self, Answer, Greeting, Hello, Identity, VERSIONS};
 use quorate_node::transport::queue::{Output, Wrote};
 
 /// Of a message: a little more than two frames.
@@ -125,7 +125,7 @@ fn sealed(newest: u8, body: &[u8]) -> Vec<u8> {
 }
 
 /// What one kind of handshake message makes of the input, however it is split.
-fn take<T: Wire + PartialEq + std::fmt::Debug>(input: &[u8], plan: u8) -> Option<T> {
+fn take<T: Greeting + PartialEq + std::fmt::Debug>(input: &[u8], plan: u8) -> Option<T> {
     let whole = handshake::take::<T>(&mut BytesMut::from(input));
     let mut parts = Ok(None);
     let mut buffer = BytesMut::new();

@@ -125,13 +125,15 @@ impl Transport {
         let (links, mut context) = self.split(now);
         links.values_mut().for_each(|link| link.on_level(&mut context));
         let lacks = |(index, inbound): (usize, &Inbound)| match inbound.stage {
-            Stage::Known { knows, .. } => self.identity.lacks(knows).map(|why| (index, why)),
+            Stage::Known { peer, knows, .. } => self.identity.lacks(peer, knows).map(|why| (index, why)),
             _ => None,
         };
         let known: Vec<_> = self.inbound.iter().filter_map(lacks).collect();
         let learning = self.learning.iter().map(|(index, (hello, _))| (index, hello));
         let waiting: Vec<_> = (self.claimants.iter().chain(learning))
-            .filter_map(|(index, hello)| Some((*index, hello.clone(), self.identity.lacks(hello.knows)?)))
+            .filter_map(|(index, hello)| {
+                Some((*index, hello.clone(), self.identity.lacks(hello.me, hello.knows)?))
+            })
             .collect();
         for (index, why) in known {
             self.over(index, Some(why), now);
@@ -223,12 +225,14 @@ impl Transport {
         self.mark_dirty(index);
     }
 
-    /// Why a process is not let in, from this side.
+    /// Why a process is not let in. Both sides read it, so it names them.
     fn objection(&self, index: usize, hello: &Hello) -> Option<String> {
+        let who = name(hello.me);
         if let Some(tls) = &self.tls {
             let process = node_of(hello.me).map_or(Process::Proxy, |node| Process::Node(node.get()));
             if !tls.certifies(&self.inbound[index].stream, process) {
-                return Some(format!("its certificate is not that of {process}, which it says it is"));
+                let shown = format!("{who} has shown a certificate that is not that of {process}");
+                return Some(shown);
             }
         }
         if let Some(difference) = self.identity.difference(hello) {
@@ -236,10 +240,10 @@ impl Transport {
         }
         match hello.me {
             ProcessId::Replica(_) if hello.me == self.me => {
-                return Some("this node connected to itself".to_owned());
+                return Some(format!("{who} connected to itself"));
             }
             ProcessId::Replica(_) if self.guard.is_some() && hello.disk.is_none() => {
-                return Some("it does not say which data directory it has".to_owned());
+                return Some(format!("{who} does not say which data directory it has"));
             }
             ProcessId::Replica(node) if !self.membership && !self.members.contains_key(&node) => {
                 let members: Vec<_> = self
@@ -250,7 +254,8 @@ impl Transport {
                     .map(|node| node.to_string())
                     .collect();
                 return Some(format!(
-                    "it is not in --initial-cluster here, which has {}",
+                    "{who} is not in --initial-cluster of {}, which has {}",
+                    name(self.me),
                     members.join(", ")
                 ));
             }
@@ -258,7 +263,7 @@ impl Transport {
                 return Some("a node's own proxy speaks through its node".to_owned());
             }
             ProcessId::Proxy(_) if self.proxies >= self.limits.proxies => {
-                return Some(format!("{} proxies are connected already", self.proxies));
+                return Some(format!("{} proxies are connected to {} already", self.proxies, name(self.me)));
             }
             ProcessId::Replica(_) | ProcessId::Proxy(_) => {}
         }

@@ -142,6 +142,27 @@ pub enum Answer {
 }
 wire_enum!(Answer { 0 => Refused(reason), 1 => Welcome(hello), 2 => Disowned(hello) });
 
+/// A message of the handshake. Who has sent it is not known while it cannot be read.
+pub trait Greeting: Wire {
+    /// Who sends it.
+    const SAYS: &str;
+    /// Who reads it.
+    const READS: &str;
+}
+
+const DIALS: &str = "the process that connects";
+const IS_DIALED: &str = "the one that it connects to";
+
+impl Greeting for Hello {
+    const SAYS: &str = DIALS;
+    const READS: &str = IS_DIALED;
+}
+
+impl Greeting for Answer {
+    const SAYS: &str = IS_DIALED;
+    const READS: &str = DIALS;
+}
+
 /// Who this process is, and with whom it may speak.
 #[derive(Clone, Debug)]
 pub struct Identity {
@@ -185,11 +206,12 @@ impl Identity {
     }
 
     /// Why a process is not spoken with whose build knows feature levels up to this one; `None` if it is.
-    pub fn lacks(&self, knows: FeatureLevel) -> Option<String> {
+    pub fn lacks(&self, other: ProcessId, knows: FeatureLevel) -> Option<String> {
         (knows < self.level).then(|| {
             format!(
-                "its version knows feature levels up to {knows}, but this group is at {}: start the version that the \
-                 members run",
+                "{} knows feature levels up to {knows}, but this group is at {}: start the version that the members \
+                 run",
+                name(other),
                 self.level
             )
         })
@@ -216,44 +238,37 @@ impl Identity {
         Hello { disk: guard.map(Guard::introduction), ..self.hello(expected) }
     }
 
-    /// What keeps the two from speaking, in words from this side; `None` if nothing does.
+    /// What keeps the two from speaking; `None` if nothing does. Both sides read it, so it names them.
     pub fn difference(&self, other: &Hello) -> Option<String> {
         let mine = &self.hello;
+        let (them, me) = (name(other.me), name(mine.me));
         let standalone = node_of(other.me).is_none();
         if other.expected != mine.me {
+            let expected = name(other.expected);
             return Some(format!(
-                "it looks for {}, but this is {}: check the addresses in --initial-cluster",
-                name(other.expected),
-                name(mine.me)
+                "{them} looks for {expected}, and has found {me}: check the addresses in --initial-cluster"
             ));
         }
         if other.me == mine.me && other.incarnation != mine.incarnation {
-            return Some(format!(
-                "it says that it is {}, which is this process: ids must differ",
-                name(mine.me)
-            ));
+            return Some(format!("two processes say that they are {me}: ids must differ"));
         }
         if other.protocol != mine.protocol {
-            return Some(format!(
-                "its protocol is {}, here it is {}",
-                text(&other.protocol),
-                text(&mine.protocol)
-            ));
+            let (theirs, mine) = (text(&other.protocol), text(&mine.protocol));
+            return Some(format!("the protocol of {them} is {theirs}, that of {me} is {mine}"));
         }
         if other.cluster != mine.cluster && !(standalone && other.cluster == 0) {
             return Some(format!(
-                "its cluster is {:016x}, here it is {:016x}: --initial-cluster must be the same everywhere",
+                "the cluster of {them} is {:016x}, that of {me} is {:016x}: --initial-cluster must be the same \
+                 everywhere",
                 other.cluster, mine.cluster
             ));
         }
-        if let Some(lacks) = self.lacks(other.knows) {
+        if let Some(lacks) = self.lacks(other.me, other.knows) {
             return Some(lacks);
         }
         if other.settings_digest != mine.settings_digest && !(standalone && other.settings_digest == 0) {
-            return Some(format!(
-                "its settings differ: {}",
-                settings_difference(&other.settings, &mine.settings)
-            ));
+            let settings = [(them.as_str(), &other.settings), (&me, &mine.settings)];
+            return Some(format!("settings differ: {}", settings_difference(settings)));
         }
         None
     }
@@ -271,7 +286,7 @@ pub fn put(message: &impl Wire, out: &mut Vec<u8>) {
 
 /// Takes a handshake message off the front of what has come in; `None` if it is not whole yet. The error says what
 /// is wrong.
-pub fn take<T: Wire>(input: &mut BytesMut) -> Result<Option<T>, String> {
+pub fn take<T: Greeting>(input: &mut BytesMut) -> Result<Option<T>, String> {
     let start = input.len().min(MAGIC.len());
     if input[..start] != MAGIC[..start] {
         return Err(if input[0] == TLS_HANDSHAKE { SPEAKS_TLS } else { NOT_OURS }.to_owned());
@@ -284,31 +299,31 @@ pub fn take<T: Wire>(input: &mut BytesMut) -> Result<Option<T>, String> {
     let (length, crc) = (header.get_u32_le() as usize, header.get_u32_le());
     let is_spoken = VERSIONS.common(versions).is_some();
     if length > LIMIT {
-        return Err(format!("its handshake announces {length} bytes, more than {LIMIT}"));
+        return Err(format!("the handshake announces {length} bytes, more than {LIMIT}"));
     }
     // The start of a refusal is the same in all versions; anything else of a version not spoken here stays unread.
     if input.len() < HEADER + length {
         return if is_spoken || input.len() <= HEADER || input[HEADER] == 0 {
             Ok(None)
         } else {
-            Err(version_difference(versions))
+            Err(version_difference::<T>(versions))
         };
     }
     input.advance(HEADER);
     let body = input.split_to(length).freeze();
     if crc32c::crc32c(&body) != crc {
-        return Err("its handshake is damaged".to_owned());
+        return Err("the handshake is damaged".to_owned());
     }
     if !is_spoken {
         return Err(match Answer::from_bytes(body) {
             Ok(Answer::Refused(reason)) => text(&reason),
-            _ => version_difference(versions),
+            _ => version_difference::<T>(versions),
         });
     }
     // A later version may have more behind.
     T::decode(&mut Decoder::new(body))
         .map(Some)
-        .map_err(|error| format!("its handshake cannot be read: {error}"))
+        .map_err(|error| format!("the handshake cannot be read: {error}"))
 }
 
 impl Hello {
@@ -350,17 +365,25 @@ pub fn node_of(process: ProcessId) -> Option<NodeId> {
     }
 }
 
-fn version_difference(versions: Versions) -> String {
-    format!("it speaks {versions} of the peer protocol, here is {VERSIONS}: upgrade one release at a time")
+fn version_difference<T: Greeting>(versions: Versions) -> String {
+    let (says, reads) = (T::SAYS, T::READS);
+    format!(
+        "{says} speaks {versions} of the peer protocol, {reads} speaks {VERSIONS}: upgrade one release at a time"
+    )
 }
 
-fn settings_difference(theirs: &BTreeMap<Bytes, Bytes>, mine: &BTreeMap<Bytes, Bytes>) -> String {
+/// Settings that two processes have not in common, each with both values.
+fn settings_difference(settings: [(&str, &BTreeMap<Bytes, Bytes>); 2]) -> String {
+    let [(one, ones), (other, others)] = settings;
     let show = |value: Option<&Bytes>| value.map_or("unset".to_owned(), |value| text(value));
-    let keys: std::collections::BTreeSet<_> = theirs.keys().chain(mine.keys()).collect();
+    let keys: std::collections::BTreeSet<_> = ones.keys().chain(others.keys()).collect();
     let mut words: Vec<_> = keys
         .into_iter()
-        .filter(|key| theirs.get(*key) != mine.get(*key))
-        .map(|key| format!("{} is {} there, {} here", text(key), show(theirs.get(key)), show(mine.get(key))))
+        .filter(|key| ones.get(*key) != others.get(*key))
+        .map(|key| {
+            let values = [ones, others].map(|settings| show(settings.get(key)));
+            format!("{} is {} at {one}, {} at {other}", text(key), values[0], values[1])
+        })
         .collect();
     if words.is_empty() {
         words.push("by digest only".to_owned());
@@ -412,19 +435,23 @@ mod tests {
             (
                 identity(1, node(2), "multipaxos", "lease=2s"),
                 node(3),
-                Some("it looks for node 3, but this is node 1"),
+                Some("node 2 looks for node 3, and has found node 1:"),
             ),
             (
                 identity(9, node(2), "multipaxos", "lease=2s"),
                 node(1),
-                Some("its cluster is 0000000000000009"),
+                Some("the cluster of node 2 is 0000000000000009, that of node 1 is 0000000000000001:"),
             ),
             (
                 identity(1, node(2), "raft", "lease=2s"),
                 node(1),
-                Some("its protocol is raft, here it is multipaxos"),
+                Some("the protocol of node 2 is raft, that of node 1 is multipaxos"),
             ),
-            (identity(1, node(2), "multipaxos", "lease=3s"), node(1), Some("lease is 3s there, 2s here")),
+            (
+                identity(1, node(2), "multipaxos", "lease=3s"),
+                node(1),
+                Some("lease is 3s at node 2, 2s at node 1"),
+            ),
         ] {
             let found = me.difference(&other.hello(expected));
             match message {
@@ -503,7 +530,10 @@ mod tests {
             assert_eq!(take::<Answer>(&mut refused), Err(only));
             let hello = identity(1, node(2), "multipaxos", "lease=2s").hello(node(1));
             let error = take::<Hello>(&mut by_other(&|out| put(&hello, out))).unwrap_err();
-            let words = [format!("it speaks {other} of"), format!("here is {VERSIONS}:")];
+            let words = [
+                format!("the process that connects speaks {other} of"),
+                format!("the one that it connects to speaks {VERSIONS}:"),
+            ];
             assert!(words.iter().all(|words| error.contains(words)), "{error}");
         }
     }
@@ -520,7 +550,9 @@ mod tests {
             me.raise(level(1));
             for who in [node(2), ProxyId(1 << 40).into()] {
                 let hello = Hello { me: who, knows: level(knows), ..me.hello(node(1)) };
-                let words = format!("knows feature levels up to {knows}, but this group is at {group}:");
+                let who = name(who);
+                let words =
+                    format!("{who} knows feature levels up to {knows}, but this group is at {group}:");
                 let found = me.difference(&hello);
                 assert_eq!(found.is_some(), refused, "{group}, {knows}: {found:?}");
                 assert!(found.is_none_or(|found| found.contains(&words)));

@@ -139,7 +139,7 @@ impl Link {
     /// The group has raised its feature level: a member that does not know it is not spoken with any more.
     pub(super) fn on_level(&mut self, context: &mut LinkContext<'_>) {
         if let State::Learning { .. } | State::Up { .. } | State::Lent { .. } = self.state
-            && let Some(why) = context.identity.lacks(self.knows)
+            && let Some(why) = context.identity.lacks(self.node.into(), self.knows)
         {
             self.refuse(&why, context);
         }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use quorate_core::{NodeId, ProcessId, Protocol, Settings, Wire};
 use quorate_node::transport::frame::{Frame, Reader};
-use quorate_node::transport::handshake::{self, Hello, Identity};
+use quorate_node::transport::handshake::{self, Greeting, Hello, Identity};
 use quorate_node::{
     ClockSource, Durability, Exit, Limits, Listeners, Node, NodeConfig, NodeError, NodeOptions, Stopper,
 };
@@ -217,7 +217,7 @@ impl Peer {
         self.stream.write_all(&bytes).unwrap();
     }
 
-    pub fn hear<T: Wire>(&mut self) -> T {
+    pub fn hear<T: Greeting>(&mut self) -> T {
         self.take(|input| handshake::take(input).unwrap())
     }
 

@@ -64,11 +64,17 @@ fn whoever_differs_is_refused_and_told_what_differs() {
     let (node, _listener, members) = node_beside(Limits::default());
     let right = hello(id(2), 1, &members, 5);
     for (wrong, reason) in [
-        (Hello { cluster: 9, ..right.clone() }, "its cluster is 0000000000000009"),
-        (Hello { protocol: "raft".into(), ..right.clone() }, "its protocol is raft, here it is toy"),
-        (Hello { expected: id(3).into(), ..right.clone() }, "it looks for node 3, but this is node 1"),
+        (Hello { cluster: 9, ..right.clone() }, "the cluster of node 2 is 0000000000000009"),
+        (
+            Hello { protocol: "raft".into(), ..right.clone() },
+            "the protocol of node 2 is raft, that of node 1 is toy",
+        ),
+        (Hello { expected: id(3).into(), ..right.clone() }, "node 2 looks for node 3, and has found node 1"),
         (Hello { me: id(1).into(), ..right.clone() }, "ids must differ"),
-        (Hello { me: id(9).into(), ..right.clone() }, "not in --initial-cluster here, which has 2, 1"),
+        (
+            Hello { me: id(9).into(), ..right.clone() },
+            "node 9 is not in --initial-cluster of node 1, which has 2, 1",
+        ),
         (Hello { me: ProxyId(2).into(), ..right.clone() }, "speaks through its node"),
         (
             Hello {
@@ -76,7 +82,7 @@ fn whoever_differs_is_refused_and_told_what_differs() {
                 settings: [(Bytes::from("lease"), Bytes::from("3s"))].into(),
                 ..right.clone()
             },
-            "lease is 3s there, 2s here",
+            "lease is 3s at node 2, 2s at node 1",
         ),
     ] {
         let found = refusal(&node, &wrong);
@@ -91,8 +97,14 @@ fn a_process_of_older_or_newer_versions_is_refused_and_told_both_ranges() {
     let hello = hello(id(2), 1, &members, 5);
     let Versions { newest, older } = VERSIONS;
     for (other, words) in [
-        ([newest + 2, 1], format!("it speaks versions {} to {} of", newest + 1, newest + 2)),
-        ([newest - older - 1, 0], format!("it speaks version {} of", newest - older - 1)),
+        (
+            [newest + 2, 1],
+            format!("the process that connects speaks versions {} to {} of", newest + 1, newest + 2),
+        ),
+        (
+            [newest - older - 1, 0],
+            format!("the process that connects speaks version {} of", newest - older - 1),
+        ),
     ] {
         let (mut peer, mut bytes) = (Peer::to(node.peer), Vec::new());
         handshake::put(&hello, &mut bytes);
@@ -100,7 +112,10 @@ fn a_process_of_older_or_newer_versions_is_refused_and_told_both_ranges() {
         peer.stream.write_all(&bytes).unwrap();
         let Answer::Refused(reason) = peer.hear() else { panic!("{other:?} was let in") };
         let reason = String::from_utf8(reason.to_vec()).unwrap();
-        assert!(reason.contains(&words) && reason.contains(&format!("here is {VERSIONS}")), "{reason}");
+        assert!(
+            reason.contains(&words) && reason.contains(&format!("connects to speaks {VERSIONS}")),
+            "{reason}"
+        );
         peer.expect_end();
     }
     // One that speaks a later version, too, is let in.

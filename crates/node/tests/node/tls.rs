@@ -100,7 +100,7 @@ fn a_process_is_who_its_certificate_says() {
         match answer {
             Answer::Refused(reason) => {
                 let reason = String::from_utf8(reason.to_vec()).unwrap();
-                assert!(refused && reason.contains("its certificate is not that of node 3"), "{reason}");
+                assert!(refused && reason.contains("a certificate that is not that of node 3"), "{reason}");
             }
             answer => assert!(!refused, "{process} as node {claimed}: {answer:?}"),
         }
