@@ -23,6 +23,7 @@ mod roster;
 mod serve;
 mod service;
 mod simulate;
+mod status;
 mod stores;
 mod topology;
 mod up;
@@ -46,7 +47,7 @@ fn main() -> ExitCode {
         Command::Get(args) => client::get(args),
         Command::Put(args) => client::put(args),
         Command::Del(args) => client::del(args),
-        Command::Status(args) => client::status(args),
+        Command::Status(args) => status::status(args),
         Command::Member(args) => members::member(args),
         Command::Transfer(args) => members::transfer(args),
         Command::Roster(args) => roster::roster(args),

@@ -7,9 +7,10 @@ use quorate_client::Error;
 use serde::Deserialize;
 
 use crate::args::{Member, MemberAdd, MemberCancel, MemberIds, MemberList, Transfer};
-use crate::client::{NodeStatus, connect_for};
+use crate::client::connect_for;
 use crate::failure::Failure;
 use crate::protocols;
+use crate::status::NodeStatus;
 
 /// Longer than a node takes to say that a change is not done yet.
 const TIMEOUT: Duration = Duration::from_secs(65);

@@ -7,47 +7,81 @@ use std::thread;
 use quorate_client::Error;
 use quorate_node::monitor::WARNING_DISK;
 
-use crate::client::{NodeStatus, TIMEOUT, Target};
+use crate::client::{TIMEOUT, Target};
 use crate::failure::Failure;
+use crate::status::{NodeStatus, is_refusal};
 
 /// What clients get.
 pub struct Service {
-    /// The error says why there are no reads.
-    pub reads: Result<(), String>,
+    pub reads: Reads,
     /// Why writes that add data are refused though reads are answered; each reason names its group where there are
     /// several.
     pub refused: Vec<String>,
+    /// What nobody leads that somebody must lead, as far as the nodes tell.
+    pub unled: Vec<String>,
+}
+
+/// Whether linearizable reads are answered.
+#[derive(Debug)]
+pub enum Reads {
+    Served,
+    /// Nowhere, and why not.
+    NotServed(String),
+    /// This user may not read, and so cannot find out.
+    Unchecked(String),
 }
 
 impl Service {
     /// Asks these endpoints for these keys; nothing is written.
     pub fn find(target: &Target, endpoints: &[&String], keys: &[&str], nodes: &[&NodeStatus]) -> Service {
-        Service { reads: serves(target, endpoints, keys), refused: refused_writes(nodes) }
+        let reads = reads(target, endpoints, keys);
+        Service { reads, refused: refused_writes(nodes), unled: unled(nodes) }
+    }
+
+    /// Whether it serves reads, if that is known.
+    pub fn serves(&self) -> Option<bool> {
+        match self.reads {
+            Reads::Served => Some(true),
+            Reads::NotServed(_) => Some(false),
+            Reads::Unchecked(_) => None,
+        }
+    }
+
+    /// Why that is not known.
+    pub fn unchecked(&self) -> Option<&str> {
+        match &self.reads {
+            Reads::Unchecked(why) => Some(why),
+            Reads::Served | Reads::NotServed(_) => None,
+        }
     }
 
     /// The beginning of the first line.
     pub fn headline(&self) -> &'static str {
-        match self {
-            Service { reads: Err(_), .. } => "the cluster does not serve reads and writes",
-            Service { reads: Ok(()), refused } if refused.is_empty() => "the cluster serves reads and writes",
-            Service { .. } => "the cluster serves reads and refuses writes that add data",
+        match &self.reads {
+            Reads::NotServed(_) => "the cluster does not serve reads and writes",
+            Reads::Served if self.refused.is_empty() => "the cluster serves reads and writes",
+            Reads::Served => "the cluster serves reads and refuses writes that add data",
+            Reads::Unchecked(_) if !self.refused.is_empty() => "the cluster refuses writes that add data",
+            Reads::Unchecked(_) => "whether the cluster serves reads and writes is not known",
         }
     }
 
-    /// How the command ends.
+    /// How the command ends. Whoever may not read is told of what the nodes say themselves: that they refuse writes, or
+    /// that nobody leads.
     pub fn result(&self) -> Result<(), Failure> {
         let failed = |why: &str| Err(Failure::failed(format!("{}: {why}", self.headline())));
         match &self.reads {
-            Err(why) => failed(why),
-            Ok(()) if self.refused.is_empty() => Ok(()),
-            Ok(()) => failed(&self.refused.join("; ")),
+            Reads::NotServed(why) => failed(why),
+            _ if !self.refused.is_empty() => failed(&self.refused.join("; ")),
+            Reads::Unchecked(_) if !self.unled.is_empty() => failed(&self.unled.join("; ")),
+            Reads::Served | Reads::Unchecked(_) => Ok(()),
         }
     }
 }
 
 /// Whether linearizable reads of these keys are answered at one of these endpoints at least: no majority, no answer.
-/// Asks all at once, as one that is cut off says so only after a while. The error says why one of them does not.
-fn serves(target: &Target, endpoints: &[&String], keys: &[&str]) -> Result<(), String> {
+/// Asks all at once, as one that is cut off says so only after a while. The reason is that of one of them.
+fn reads(target: &Target, endpoints: &[&String], keys: &[&str]) -> Reads {
     let read = |endpoint: &String| {
         let mut client = target.connect(endpoint, TIMEOUT)?;
         // Whatever the node's own default is.
@@ -59,14 +93,40 @@ fn serves(target: &Target, endpoints: &[&String], keys: &[&str]) -> Result<(), S
         asked.into_iter().filter_map(|asked| asked.join().ok()).collect()
     });
     if answers.iter().any(Result::is_ok) {
-        return Ok(());
+        return Reads::Served;
     }
-    let first = answers.into_iter().find_map(Result::err);
-    Err(first.map_or_else(|| "no node answered".to_owned(), |error| error.to_string()))
+    let errors: Vec<_> = answers.into_iter().filter_map(Result::err).collect();
+    match errors.iter().find(|error| is_refusal(error)) {
+        Some(refusal) => Reads::Unchecked(refusal.to_string()),
+        None => {
+            let first = errors.first();
+            Reads::NotServed(first.map_or_else(|| "no node answered".to_owned(), ToString::to_string))
+        }
+    }
 }
 
-/// These refuse nothing for want of room on a disk: `epaxos` has no leader that could, `unreplicated` no other disk.
-const NEVER_REFUSE: [&str; 2] = ["epaxos", "unreplicated"];
+/// What has no leader that these nodes know of, where the protocol needs one.
+fn unled(nodes: &[&NodeStatus]) -> Vec<String> {
+    let groups = nodes.iter().flat_map(|node| &node.groups);
+    let mut led: BTreeMap<u64, (&str, bool)> = BTreeMap::new();
+    for group in groups {
+        let (_, is_led) = led.entry(group.group).or_insert((&group.protocol, false));
+        *is_led |= group.leader.is_some();
+    }
+    if led.is_empty() && !nodes.is_empty() {
+        let protocol = nodes.iter().find_map(|node| node.fact("protocol")).unwrap_or_default();
+        led.insert(0, (protocol, nodes.iter().any(|node| node.leader.is_some())));
+    }
+    let unled = led.into_iter().filter(|(_, (protocol, is_led))| !is_led && !LEADERLESS.contains(protocol));
+    let named = |group: u64| match group {
+        0 => "nobody leads, as far as these nodes know".to_owned(),
+        group => format!("nobody leads group {group}, as far as these nodes know"),
+    };
+    unled.map(|(group, _)| named(group)).collect()
+}
+
+/// Nobody leads these, and they refuse nothing for want of room on a disk.
+const LEADERLESS: [&str; 2] = ["epaxos", "unreplicated"];
 
 /// Of these it is not the leader of which a status tells that refuses writes, but each node what it is asked, or the
 /// head of the chain.
@@ -93,7 +153,7 @@ fn refused_writes(nodes: &[&NodeStatus]) -> Vec<String> {
     let is_full = |node: &&NodeStatus| node.fact(WARNING_DISK).is_some();
     let disk = |(group, (protocol, leaders)): (u64, (&str, Vec<&NodeStatus>))| {
         let why = match protocol {
-            protocol if NEVER_REFUSE.contains(&protocol) => None,
+            protocol if LEADERLESS.contains(&protocol) => None,
             protocol if REFUSE_ELSEWHERE.contains(&protocol) => {
                 let all = "the disks of all nodes that answer are nearly full";
                 nodes.iter().all(is_full).then(|| all.to_owned())
@@ -150,7 +210,7 @@ mod tests {
         let refused = ["the disk of node 2, which leads, is nearly full"];
         assert_eq!(three("raft", Some(2), [false, true, false]), refused);
         assert_eq!(three("raft", None, [true, true, true]), [""; 0], "nobody leads");
-        for protocol in NEVER_REFUSE {
+        for protocol in LEADERLESS {
             assert_eq!(three(protocol, Some(1), [true, true, true]), [""; 0]);
         }
         for protocol in REFUSE_ELSEWHERE {
@@ -185,18 +245,40 @@ mod tests {
     }
 
     #[test]
-    fn the_first_line_and_the_exit_code_tell_refused_writes_from_no_service() {
-        let of = |reads: Result<(), String>, refused: &[&str]| {
-            let service = Service { reads, refused: refused.iter().map(|why| (*why).to_owned()).collect() };
+    fn the_first_line_and_the_exit_code_tell_refused_writes_from_no_service_and_from_what_is_not_known() {
+        let of = |reads: Reads, refused: &[&str], unled: &[&str]| {
+            let [refused, unled] =
+                [refused, unled].map(|why| why.iter().map(|why| (*why).to_owned()).collect());
+            let service = Service { reads, refused, unled };
             (service.headline(), service.result().map_err(|failure| (failure.code, failure.message)))
         };
-        assert_eq!(of(Ok(()), &[]), ("the cluster serves reads and writes", Ok(())));
+        let served = "the cluster serves reads and writes";
+        assert_eq!(of(Reads::Served, &[], &["nobody leads"]), (served, Ok(())), "it can be seen to serve");
         let refuses = "the cluster serves reads and refuses writes that add data";
-        assert_eq!(
-            of(Ok(()), &["full", "group 2: full"]),
-            (refuses, Err((1, format!("{refuses}: full; group 2: full"))))
-        );
+        let why = Err((1, format!("{refuses}: full; group 2: full")));
+        assert_eq!(of(Reads::Served, &["full", "group 2: full"], &[]), (refuses, why));
         let nothing = "the cluster does not serve reads and writes";
-        assert_eq!(of(Err("dead".to_owned()), &["full"]), (nothing, Err((1, format!("{nothing}: dead")))));
+        let why = Err((1, format!("{nothing}: dead")));
+        assert_eq!(of(Reads::NotServed("dead".to_owned()), &["full"], &[]), (nothing, why));
+        let unchecked = || Reads::Unchecked("NOPERM".to_owned());
+        let unknown = "whether the cluster serves reads and writes is not known";
+        assert_eq!(of(unchecked(), &[], &[]), (unknown, Ok(())));
+        let why = Err((1, format!("{unknown}: nobody leads")));
+        assert_eq!(of(unchecked(), &[], &["nobody leads"]), (unknown, why));
+        let refuses = "the cluster refuses writes that add data";
+        assert_eq!(of(unchecked(), &["full"], &[]), (refuses, Err((1, format!("{refuses}: full")))));
+    }
+
+    #[test]
+    fn where_somebody_must_lead_and_nobody_does_the_nodes_tell() {
+        let two = |protocol: &str, leaders: [Option<u64>; 2]| {
+            let nodes: Vec<_> =
+                (1..).zip(leaders).map(|(id, leader)| node(id, leader, protocol, false, json!([]))).collect();
+            unled(&nodes.iter().collect::<Vec<_>>())
+        };
+        assert_eq!(two("raft", [None, Some(2)]), [""; 0]);
+        assert_eq!(two("raft", [None, None]), ["nobody leads, as far as these nodes know"]);
+        assert_eq!(two("epaxos", [None, None]), [""; 0]);
+        assert_eq!(unled(&[]), [""; 0]);
     }
 }

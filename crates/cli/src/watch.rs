@@ -11,9 +11,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::client::{self, NodeStatus, Target};
+use crate::client::Target;
 use crate::failure::Failure;
 use crate::protocols;
+use crate::status::{self, NoStatus, NodeStatus};
 
 /// From one look to the next.
 const EVERY: Duration = Duration::from_secs(1);
@@ -85,7 +86,7 @@ fn in_place(table: &str, shown: usize) -> String {
 }
 
 /// An endpoint, and its node's status with the time of the answer, if there was one.
-type Answer = (String, Option<(NodeStatus, Duration)>);
+type Answer = (String, Result<(NodeStatus, Duration), NoStatus>);
 
 /// Asks all at once: one that is silent delays the others' lines, but not their readings.
 fn ask_all(target: &Target, start: Instant) -> Vec<Answer> {
@@ -93,23 +94,22 @@ fn ask_all(target: &Target, start: Instant) -> Vec<Answer> {
     thread::scope(|scope| {
         let asked: Vec<_> = endpoints
             .iter()
-            .map(|endpoint| {
-                scope.spawn(move || target.ask(endpoint).ok().map(|status| (status, start.elapsed())))
-            })
+            .map(|endpoint| scope.spawn(move || target.ask(endpoint).map(|status| (status, start.elapsed()))))
             .collect();
-        let answers = asked.into_iter().map(|thread| thread.join().ok().flatten());
+        let silent = || Err(NoStatus::Silent("it could not be asked".to_owned()));
+        let answers = asked.into_iter().map(|thread| thread.join().unwrap_or_else(|_| silent()));
         endpoints.iter().cloned().zip(answers).collect()
     })
 }
 
 /// The table; takes note of what was read.
 fn render(answers: &[Answer], readings: &mut Readings) -> String {
-    let [endpoint, node, role, leader, ballot, committed, applied, lease, lag] = client::TITLES;
+    let [endpoint, node, role, leader, ballot, committed, applied, lease, lag] = status::TITLES;
     let titles =
         [endpoint, node, role, leader, ballot, committed, applied, "commits/s", "requests/s", lease, lag];
     let mut rows = vec![titles.map(str::to_owned)];
     for (endpoint, answer) in answers {
-        let reading = answer.as_ref().map(|(status, at)| Reading::new(status, *at));
+        let reading = answer.as_ref().ok().map(|(status, at)| Reading::new(status, *at));
         let before = match reading {
             Some(reading) => readings.insert(endpoint.clone(), reading),
             None => readings.remove(endpoint),
@@ -123,7 +123,7 @@ fn render(answers: &[Answer], readings: &mut Readings) -> String {
         };
         let status = answer.as_ref().map(|(status, _)| status);
         let [endpoint, node, role, leader, ballot, committed, applied, lease, lag] =
-            client::row(endpoint, status);
+            status::row(endpoint, status);
         rows.push([endpoint, node, role, leader, ballot, committed, applied, commits, requests, lease, lag]);
     }
     protocols::table(&rows)
@@ -166,12 +166,13 @@ mod tests {
     fn rates_are_between_two_readings_of_one_life_and_the_unreachable_are_shown() {
         let mut readings = Readings::new();
         let mut drawn = String::new();
-        let at = |millis, status| Some((status, Duration::from_millis(millis)));
+        let at = |millis, status| Ok((status, Duration::from_millis(millis)));
+        let none = || Err(NoStatus::Silent("it hangs".to_owned()));
         for (a, b) in [
-            (at(1000, status(1, "leader", 100, 10, "a")), None),
+            (at(1000, status(1, "leader", 100, 10, "a")), none()),
             (at(2000, status(1, "leader", 1100, 20, "a")), at(2000, status(2, "follower", 900, 0, "b"))),
             (at(4000, status(1, "leader", 1500, 21, "a")), at(4000, status(2, "follower", 1000, 0, "c"))),
-            (None, at(4500, status(2, "leader", 1050, 3, "c"))),
+            (none(), at(4500, status(2, "leader", 1050, 3, "c"))),
             (at(9000, status(1, "follower", 1600, 30, "a")), at(5500, status(2, "leader", 1050, 3, "c"))),
         ] {
             drawn += &render(&[("a:1".to_owned(), a), ("b:1".to_owned(), b)], &mut readings);

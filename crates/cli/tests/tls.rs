@@ -370,6 +370,18 @@ fn users_may_do_what_their_rules_say_after_restarts_and_in_a_restored_cluster_to
     );
     let (code, said) = run(&mut command(&["get", "app:k", "--user", "ann"]));
     assert!(code == Some(2) && said.contains("--user ann needs a password"), "{code:?} {said}");
+
+    // Whoever may ask for a status and not read is told what the nodes say; whoever may not ask, that they answer.
+    let rules =
+        ["acl", "setuser", "watcher", "on", ">secret", "+ping", "+info", "+quorate|status", "+slowlog"];
+    assert_eq!(said_as("root", "first", &rules), "OK\n");
+    let (code, said) = run(&mut command(&["status", "--user", "watcher", "--password-file", &password]));
+    let unknown = "whether the cluster serves reads and writes is not known: node ";
+    assert!(code == Some(0) && said.starts_with(unknown) && said.contains("1 of 1 nodes answer\n"), "{said}");
+    let (code, said) = run(&mut command(&["status"]));
+    let words = ["1 of 1 nodes answer, and 1 of them do not tell", "not told", "NOAUTH"];
+    assert!(code == Some(1) && words.iter().all(|words| said.contains(words)), "{code:?} {said}");
+
     let backup = directory.join("backup").display().to_string();
     let (code, said) = run(&mut command(&[&["backup", "--out", &backup], &ann_by_file[..]].concat()));
     assert!(code == Some(1) && said.contains("NOPERM"), "{code:?} {said}");
