@@ -292,6 +292,12 @@ fn data_that_reach_their_limit_are_refused_everywhere_until_some_are_deleted_or_
     let mut cluster = Cluster::start(3, "raft");
     let set = |words: &[&str]| quorate(&cluster, 0, &[&["config", "set"], words].concat());
     assert_eq!(set(&["max-data", "64kb"]), (Some(0), "OK\n".to_owned(), String::new()));
+    // Every process tells it from then on, as any read.
+    let proxy = cluster.proxy("proxy", "raft", cluster.members(), &[]);
+    for resp in cluster.nodes.iter().chain([&proxy]).map(|node| &node.resp) {
+        let (code, shown, said) = quorate_at(resp, &["config", "get"]);
+        assert_eq!((code, &*shown), (Some(0), "feature-level = 2\nmax-data = 65536\n"), "{said}");
+    }
     let wrong = [
         (&["max-dat", "1gb"][..], 2, "there are feature-level and max-data"),
         (&["max-data", "much"], 1, "max-data is a size such as 2gb"),
@@ -314,11 +320,6 @@ fn data_that_reach_their_limit_are_refused_everywhere_until_some_are_deleted_or_
     assert!(too_low.0 == Some(1) && too_low.2.contains("bytes already"), "{too_low:?}");
     for node in 0..3 {
         assert!(is_error(&call(&cluster, node, &["APPEND", "k0", "y"]), "OOM "));
-        let in_force = wait_for("the limit to be known here", || {
-            let (code, shown, _) = quorate(&cluster, node, &["config", "get", "max-data"]);
-            (code == Some(0) && shown != "max-data = 0\n").then_some(shown)
-        });
-        assert_eq!(in_force, "max-data = 65536\n");
         assert_eq!(call(&cluster, node, &["STRLEN", "k0"]), Resp::Integer(10_000));
     }
 

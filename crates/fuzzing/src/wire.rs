@@ -145,6 +145,7 @@ fn commands() -> Vec<Command> {
         Command::DeleteUsers { users: vec![word("u")] },
         Command::Level,
         Command::RaiseLevel { to: FeatureLevel::SELECTORS, if_new: false },
+        Command::Settings,
     ]
 }
 

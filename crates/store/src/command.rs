@@ -106,6 +106,8 @@ pub enum Command {
     /// no key and nobody was ever named). Not in a batch. → `Done`, or `Skipped` if it is higher already or was not to
     /// be raised
     RaiseLevel { to: FeatureLevel, if_new: bool },
+    /// The settings that all nodes share, by name ([`settings`](crate::settings)). → `Pairs`
+    Settings,
 }
 
 wire_enum!(Command {
@@ -148,6 +150,7 @@ wire_enum!(Command {
     36 => DeleteUsers { users },
     37 => Level,
     38 => RaiseLevel { to, if_new },
+    39 => Settings,
 });
 
 /// The tag of [`Command::Batch`] on the wire.
@@ -209,6 +212,7 @@ impl Command {
             | Command::UserChanges
             | Command::Users
             | Command::Level
+            | Command::Settings
             | Command::RandomKey { .. } => Effect::Reads,
             Command::Delete { .. }
             | Command::Take { .. }

@@ -175,8 +175,10 @@ impl Command {
                 reading(Extent::Keys(keys.iter().cloned().collect()))
             }
             Command::Scan { .. } | Command::Count | Command::RandomKey { .. } => reading(Extent::Everything),
-            // Users and the level are no keys, and change rarely: all that must be ordered is, and more.
-            Command::UserChanges | Command::Users | Command::Level => reading(Extent::Everything),
+            // Users and settings are no keys, and change rarely: all that must be ordered is, and more.
+            Command::UserChanges | Command::Users | Command::Level | Command::Settings => {
+                reading(Extent::Everything)
+            }
             Command::Put { key, .. }
             | Command::Take { key }
             | Command::Increment { key, .. }

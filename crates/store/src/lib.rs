@@ -30,6 +30,7 @@ pub mod partition;
 pub mod process;
 mod read;
 pub mod reply;
+pub mod settings;
 pub mod snapshot;
 pub mod store;
 mod table;

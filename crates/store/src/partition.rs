@@ -120,6 +120,7 @@ impl Partition {
         | Command::SetUsers { .. }
         | Command::DeleteUsers { .. }
         | Command::Level
+        | Command::Settings
         | Command::RaiseLevel { .. } = command
         {
             return Ok(GroupId::FIRST);
@@ -221,6 +222,7 @@ mod tests {
             (Command::LimitData { bytes: None }, Err(Scattered::Everything)),
             (Command::Users, Ok(1)),
             (Command::Level, Ok(1)),
+            (Command::Settings, Ok(1)),
             (Command::RaiseLevel { to: FeatureLevel::SELECTORS, if_new: false }, Ok(1)),
             (Command::SetUsers { users: Vec::new(), if_none: false }, Ok(1)),
         ] {

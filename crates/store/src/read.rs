@@ -91,6 +91,7 @@ impl Store {
             Command::UserChanges => Ok(Reply::Integer(self.users.changes() as i64)),
             Command::Users => Ok(self.all_users()),
             Command::Level => Ok(Reply::Integer(self.level.get().into())),
+            Command::Settings => Ok(self.settings()),
             Command::RandomKey { seed } => Ok(Reply::Value(self.random_key(*seed))),
             Command::Batch { watched, commands } if command.is_read_only() => {
                 return Some(self.read_batch(watched, commands, budget));

@@ -22,6 +22,7 @@ use crate::footprint::Extent;
 use crate::process;
 use crate::read::Budget;
 use crate::reply::{CommandError, Reply};
+use crate::settings;
 use crate::snapshot::Frozen;
 use crate::table::Table;
 use crate::users::Users;
@@ -328,6 +329,14 @@ impl Store {
     /// What that may be, if it is bounded.
     pub fn limit(&self) -> Option<u64> {
         self.limit
+    }
+
+    /// See [`settings`](crate::settings).
+    pub(crate) fn settings(&self) -> Reply {
+        let limit = self.limit.unwrap_or(0).to_string();
+        let level = self.level.get().to_string();
+        let pair = |name: &'static str, value: String| (Bytes::from_static(name.as_bytes()), value.into());
+        Reply::Pairs(vec![pair(settings::FEATURE_LEVEL, level), pair(settings::MAX_DATA, limit)])
     }
 
     /// Which commands may be executed.

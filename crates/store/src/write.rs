@@ -114,6 +114,7 @@ impl Store {
             | Command::Users
             | Command::RandomKey { .. }
             | Command::Level
+            | Command::Settings
             | Command::RaiseLevel { .. }
             | Command::Batch { .. } => Err(CommandError::Malformed),
         }

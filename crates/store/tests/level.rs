@@ -64,6 +64,7 @@ fn a_command_above_the_level_is_malformed_and_below_it_is_executed() {
         (batch(user(vec![selector()])), FeatureLevel::SELECTORS),
         (batch(put("a")), FeatureLevel::FIRST),
         (Command::Level, FeatureLevel::FIRST),
+        (Command::Settings, FeatureLevel::FIRST),
         (raise(LATER), FeatureLevel::FIRST),
     ] {
         assert_eq!(command.level(), needed, "{command:?}");
@@ -98,6 +99,19 @@ fn a_level_rises_and_never_falls() {
     // A build that does not know it must not go on; its state is right all the same.
     assert_eq!(store.apply(&raise(LATER), 11, Wall::ZERO), Reply::Done);
     assert!(!store.level().is_known());
+}
+
+#[test]
+fn settings_are_told_by_name() {
+    let mut store = Store::new();
+    let pair = |name: &'static str, value: &'static str| (name.into(), value.into());
+    let settings = |store: &Store| store.read(&Command::Settings);
+    let first = Reply::Pairs(vec![pair("feature-level", "1"), pair("max-data", "0")]);
+    assert_eq!(settings(&store), first);
+    store.apply(&raise(2), 1, Wall::ZERO);
+    store.apply(&Command::LimitData { bytes: Some(9000) }, 2, Wall::ZERO);
+    let changed = Reply::Pairs(vec![pair("feature-level", "2"), pair("max-data", "9000")]);
+    assert_eq!(settings(&store), changed);
 }
 
 #[test]

@@ -285,6 +285,7 @@ impl Model {
             | Command::SetUsers { .. }
             | Command::DeleteUsers { .. }
             | Command::Level
+            | Command::Settings
             | Command::RaiseLevel { .. } => unreachable!("checked apart"),
             Command::Clear => {
                 self.entries.clear();
@@ -387,6 +388,7 @@ fn is_modelled(command: &Command, model: &Model) -> bool {
         | Command::SetUsers { .. }
         | Command::DeleteUsers { .. }
         | Command::Level
+        | Command::Settings
         | Command::RaiseLevel { .. } => false,
         Command::IncrementFloat { key, by } => {
             let known = |text: &[u8]| {

@@ -11,7 +11,7 @@ use quorate_store::{Command, CommandError, Expires, Key, Kind, Reply};
 
 use serde_json::json;
 
-use super::commands::Fault;
+use super::commands::{Fault, Parameters};
 use super::gather::{Gathered, RESTARTS};
 use super::reply::Writer;
 
@@ -61,6 +61,8 @@ pub(super) enum Shape {
     Users,
     /// How an operator's request went.
     Managed,
+    /// Parameters, with the settings that the group tells.
+    Parameters(Parameters),
     /// The replies of a transaction.
     Exec(Vec<Part>),
 }
@@ -208,6 +210,11 @@ impl Shape {
     pub(super) fn reply(self, reply: Reply, writer: &mut Writer<'_>, around: &mut Surroundings<'_>) {
         match (self, reply) {
             (Shape::Failed(text), _) => writer.error(text),
+            // An older version answers, which does not know the command.
+            (Shape::Parameters(parameters), Reply::Error(CommandError::Malformed)) => {
+                parameters.write_own(around.node, writer);
+            }
+            (Shape::Parameters(parameters), Reply::Pairs(settings)) => parameters.write(&settings, writer),
             (Shape::User { needed }, Reply::Error(CommandError::Malformed)) => writer.error(format!(
                 "ERR selectors need feature level {needed}, which is higher than the cluster's: once all members run a \
                  version that knows it, CONFIG SET feature-level {needed}"

@@ -353,6 +353,7 @@ text_enum!(Command {
     "delete-users" => DeleteUsers { users },
     "level" => Level,
     "raise-level" => RaiseLevel { to, if_new },
+    "settings" => Settings,
 });
 
 text_enum!(Condition {

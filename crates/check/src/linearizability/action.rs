@@ -47,6 +47,7 @@ pub fn each_key<'a>(command: &'a Command, with: &mut dyn FnMut(&'a Key)) {
         | Command::SetUsers { .. }
         | Command::DeleteUsers { .. }
         | Command::Level
+        | Command::Settings
         | Command::RaiseLevel { .. } => {}
         Command::Batch { watched, commands } => {
             watched.iter().for_each(|(key, _)| with(key));
@@ -96,6 +97,7 @@ pub fn each_made_key<'a>(command: &'a Command, with: &mut dyn FnMut(&'a Key)) {
         | Command::SetUsers { .. }
         | Command::DeleteUsers { .. }
         | Command::Level
+        | Command::Settings
         | Command::RaiseLevel { .. } => {}
     }
 }
@@ -214,7 +216,9 @@ pub fn compile(
         Command::UserChanges | Command::Users | Command::SetUsers { .. } | Command::DeleteUsers { .. } => {
             return Err("users are not modelled");
         }
-        Command::Level | Command::RaiseLevel { .. } => return Err("the feature level is not modelled"),
+        Command::Level | Command::Settings | Command::RaiseLevel { .. } => {
+            return Err("settings are not modelled");
+        }
         Command::Batch { watched, commands } => {
             let watched = watched.iter().map(|(key, version)| (ids[key], *version)).collect();
             let actions = commands.iter().map(|single| match &single.0 {

@@ -100,7 +100,7 @@ pub fn single(random: &mut Random, now: Wall) -> Command {
             if_none: random.chance(0.1),
         },
         46 => Command::DeleteUsers { users: vec![user(random)] },
-        47 => random.pick(&[Command::Users, Command::UserChanges, Command::Level]).clone(),
+        47 => random.pick(&[Command::Users, Command::UserChanges, Command::Level, Command::Settings]).clone(),
         _ if random.chance(0.2) => Command::Clear,
         _ => Command::RandomKey { seed: random.u64() },
     }

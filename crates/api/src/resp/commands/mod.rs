@@ -11,6 +11,7 @@ mod strings;
 pub(super) mod transactions;
 
 pub(super) use quorate::no_state;
+pub(super) use server::Parameters;
 
 use std::borrow::Cow;
 use std::sync::LazyLock;

@@ -2,9 +2,11 @@
 
 use std::fmt::Write as _;
 
+use bytes::Bytes;
 use quorate_core::{FeatureLevel, NodeId, Status, Wire};
 use quorate_store::Reply;
 use quorate_store::glob::Pattern;
+use quorate_store::settings::{FEATURE_LEVEL, MAX_DATA};
 
 use super::super::shape::{PATTERN_TOO_LONG, UNORDERED};
 use super::super::stats::CommandStats;
@@ -174,44 +176,85 @@ fn group(spec: &Spec) -> &'static str {
     }
 }
 
+/// What CONFIG GET was asked for: each parameter, in the order of [`PARAMETERS`].
+#[derive(Debug)]
+pub(in super::super) struct Parameters {
+    asked: [bool; PARAMETERS.len()],
+    /// The largest word of a request.
+    word: usize,
+}
+
+const PARAMETERS: [&str; 9] = [
+    "appendonly",
+    "databases",
+    FEATURE_LEVEL,
+    MAX_DATA,
+    "maxmemory",
+    "maxmemory-policy",
+    "proto-max-bulk-len",
+    "save",
+    "timeout",
+];
+
+impl Parameters {
+    /// Whether some of them are settings that all nodes share.
+    fn are_shared(&self) -> bool {
+        let mut asked = PARAMETERS.iter().zip(self.asked).filter(|(_, asked)| *asked);
+        asked.any(|(name, _)| [FEATURE_LEVEL, MAX_DATA, "maxmemory"].contains(name))
+    }
+
+    /// Writes them, with the settings that the group has told.
+    pub(in super::super) fn write(&self, settings: &[(Bytes, Bytes)], reply: &mut Writer<'_>) {
+        let setting = |wanted: &str| {
+            let found = settings.iter().find(|(name, _)| name[..] == *wanted.as_bytes());
+            found.map(|(_, value)| String::from_utf8_lossy(value).into_owned())
+        };
+        let value = |name: &str| match name {
+            "appendonly" => Some("yes".to_owned()),
+            "databases" => Some("1".to_owned()),
+            "maxmemory" => setting(MAX_DATA),
+            "maxmemory-policy" => Some("noeviction".to_owned()),
+            "proto-max-bulk-len" => Some(self.word.to_string()),
+            "save" => Some(String::new()),
+            "timeout" => Some("0".to_owned()),
+            shared => setting(shared),
+        };
+        let asked = PARAMETERS.iter().zip(self.asked).filter(|(_, asked)| *asked);
+        let found: Vec<_> = asked.filter_map(|(name, _)| Some((name, value(name)?))).collect();
+        reply.map(found.len());
+        for (name, value) in found {
+            reply.bulk(name.as_bytes());
+            reply.bulk(value.as_bytes());
+        }
+    }
+
+    /// The same, with the settings as this node's own state has them. Who has no state does not know the level.
+    pub(in super::super) fn write_own(&self, node: &dyn NodeView, reply: &mut Writer<'_>) {
+        let own = |name: &'static str, value: String| (Bytes::from_static(name.as_bytes()), value.into());
+        let level = level_of(node).map(|level| own(FEATURE_LEVEL, level.to_string()));
+        let limit = own(MAX_DATA, node.status().count("store_limit_bytes").to_string());
+        self.write(&level.into_iter().chain([limit]).collect::<Vec<_>>(), reply);
+    }
+}
+
+/// What all nodes share is asked of the group, as any read. Where one command cannot be about everything, this node
+/// tells what it knows: there is no bound on the data then.
 fn config_get(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
-    let value = call.limits().value.to_string();
-    let limit = call.node.status().count("store_limit_bytes").to_string();
-    let level = level_of(call.node).map_or_else(String::new, |level| level.to_string());
-    let parameters = [
-        ("appendonly", "yes"),
-        ("databases", "1"),
-        (FEATURE_LEVEL, &level),
-        (MAX_DATA, &limit),
-        ("maxmemory", &limit),
-        ("maxmemory-policy", "noeviction"),
-        ("proto-max-bulk-len", &value),
-        ("save", ""),
-        ("timeout", "0"),
-    ];
-    let mut asked = [false; 9];
+    let mut parameters = Parameters { asked: [false; PARAMETERS.len()], word: call.limits().value };
     for pattern in args.from(2) {
         let pattern = Pattern::new(&pattern.to_ascii_lowercase()).map_err(|_| PATTERN_TOO_LONG)?;
-        for ((name, _), asked) in parameters.iter().zip(&mut asked) {
+        for (name, asked) in PARAMETERS.iter().zip(&mut parameters.asked) {
             *asked |= pattern.matches(name.as_bytes());
         }
     }
-    // Who has no state of its own does not know the level.
-    asked[2] &= !level.is_empty();
-    let found: Vec<_> = parameters.into_iter().zip(asked).filter(|(_, asked)| *asked).collect();
-    call.reply.map(found.len());
-    for ((name, value), _) in found {
-        call.reply.bulk(name.as_bytes());
-        call.reply.bulk(value.as_bytes());
+    let scope = &call.limits().key_scope;
+    let is_answered = scope.groups().is_none() && scope.refusal(call.spec.name, &Command::Settings).is_none();
+    if parameters.are_shared() && is_answered {
+        return Ok(Step::Ask(Command::Settings, Shape::Parameters(parameters)));
     }
+    parameters.write_own(call.node, call.reply);
     Ok(Step::Answered)
 }
-
-/// What all members must know before any of it may be used.
-const FEATURE_LEVEL: &str = "feature-level";
-
-/// How much the keys and values may take, in bytes. Redis calls it `maxmemory`.
-const MAX_DATA: &str = "max-data";
 
 /// No limit is of several groups.
 const GROUPS: &str =
