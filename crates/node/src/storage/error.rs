@@ -59,8 +59,8 @@ fn advice(doing: &str, source: &io::Error, path: &std::path::Path) -> String {
 /// another value where one is chosen.
 const REJOIN: &str = ", so this node must not take part with what is left: it would not know how it has voted. Put \
     back an intact copy of this very file, made after the node last ran, if there is one. Otherwise leave the node \
-    stopped (the others serve without it while they are a majority), and replace it as the README says under Replacing \
-    a disk";
+    stopped (the others serve without it while they are a majority), and replace it as docs/OPERATIONS.md says under \
+    Replacing a disk";
 
 /// Why a data directory was not opened.
 #[derive(Debug, Error)]
