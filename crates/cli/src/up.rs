@@ -1,7 +1,7 @@
 //! `quorate up`: a local cluster in one command. Its nodes are `quorate serve` processes, which end when it ends.
 
 use std::fs::File;
-use std::io::{Write, stdout};
+use std::io::{Read, Seek, SeekFrom, Write, stdout};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -47,6 +47,8 @@ struct Node {
     resp: String,
     data: PathBuf,
     log: PathBuf,
+    /// Where in the log this process begins: an earlier one may have left lines in it.
+    log_start: u64,
     args: Vec<String>,
     child: Child,
     /// How it ended, once that is reported.
@@ -229,6 +231,7 @@ fn start(
             words.extend(tls.flags(&tls.nodes[usize::from(id) - 1]));
         }
         let out = File::options().create(true).append(true).open(&log)?;
+        let log_start = out.metadata()?.len();
         let child = Command::new(&exe)
             .arg("serve")
             .args(&words)
@@ -238,7 +241,7 @@ fn start(
             .stderr(out)
             .spawn()
             .map_err(|error| Failure::failed(format!("cannot start {}: {error}", exe.display())))?;
-        nodes.push(Node { id, peer, resp, data, log, args: words, child, ended: false });
+        nodes.push(Node { id, peer, resp, data, log, log_start, args: words, child, ended: false });
     }
     Ok(nodes)
 }
@@ -303,7 +306,7 @@ fn wait_until_serving(
     while let Some(&index) = waiting.first() {
         for node in nodes.iter_mut() {
             if let Some(status) = node.child.try_wait()? {
-                let (id, log) = (node.id, last_lines(&node.log));
+                let (id, log) = (node.id, last_lines(&node.log, node.log_start));
                 // What is wrong with a node's command line is wrong with ours.
                 let code = if status.code() == Some(2) { 2 } else { 1 };
                 let message = format!("node {id} did not start ({}):\n{log}", describe(status));
@@ -314,7 +317,8 @@ fn wait_until_serving(
             return Err(Failure::failed("stopped before the cluster was ready"));
         }
         if start.elapsed() > START_LIMIT {
-            let (id, log) = (nodes[index].id, last_lines(&nodes[index].log));
+            let node = &nodes[index];
+            let (id, log) = (node.id, last_lines(&node.log, node.log_start));
             return Err(Failure::failed(format!("node {id} does not serve after {START_LIMIT:?}:\n{log}")));
         }
         let serves = Client::connect_with([nodes[index].resp.as_str()], Duration::from_secs(6), tls.cloned())
@@ -466,8 +470,14 @@ fn describe(status: ExitStatus) -> String {
     }
 }
 
-fn last_lines(log: &Path) -> String {
-    let text = std::fs::read_to_string(log).unwrap_or_default();
+/// The last lines of a log, from a position on.
+fn last_lines(log: &Path, start: u64) -> String {
+    let mut text = Vec::new();
+    let read = File::open(log).and_then(|mut log| {
+        log.seek(SeekFrom::Start(start))?;
+        log.read_to_end(&mut text)
+    });
+    let text = read.map_or_else(|error| error.to_string(), |_| String::from_utf8_lossy(&text).into_owned());
     let lines: Vec<_> = text.lines().collect();
     lines[lines.len().saturating_sub(10)..].join("\n")
 }
@@ -481,5 +491,17 @@ mod tests {
         let (one, _claim) = ports(3, None).unwrap();
         let (other, _other_claim) = ports(3, None).unwrap();
         assert!(one.iter().all(|pair| !other.contains(pair)), "{one:?}, {other:?}");
+    }
+
+    #[test]
+    fn of_a_log_only_the_lines_of_this_run_are_shown() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("log");
+        let earlier = "an earlier failure\n";
+        std::fs::write(&log, format!("{earlier}ours\n")).unwrap();
+        assert_eq!(last_lines(&log, earlier.len() as u64), "ours");
+        let many: String = (0..12).map(|line| format!("{line}\n")).collect();
+        std::fs::write(&log, many).unwrap();
+        assert_eq!(last_lines(&log, 0), "2\n3\n4\n5\n6\n7\n8\n9\n10\n11");
     }
 }
