@@ -1,7 +1,7 @@
 //! `quorate up`: a local cluster in one command. Its nodes are `quorate serve` processes, which end when it ends.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom, Write, stdout};
+use std::io::{self, Read, Seek, SeekFrom, Write, stdout};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -267,26 +267,46 @@ type Pairs = Vec<(u16, u16)>;
 /// is open: nobody listens there yet.
 fn ports(count: u16, base: Option<u16>) -> Result<(Pairs, Option<File>), Failure> {
     let block = |base: u16| -> Option<Pairs> {
-        let ports: Vec<_> = (0..count)
+        (0..count)
             .map(|index| Some((base.checked_add(index)?, base.checked_add(index)?.checked_add(PEER_OFFSET)?)))
-            .collect::<Option<_>>()?;
-        let free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
-        ports.iter().all(|(resp, peer)| free(resp) && free(peer)).then_some(ports)
+            .collect()
     };
+    let listen = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).map(drop);
+    let is_free =
+        |ports: &Pairs| ports.iter().all(|(resp, peer)| listen(resp).is_ok() && listen(peer).is_ok());
+    let free_block = |base: u16| block(base).filter(is_free);
     match base {
-        Some(base) => block(base).map(|ports| (ports, None)).ok_or_else(|| {
-            let (last, peers) = (u32::from(base) + u32::from(count) - 1, u32::from(base) + u32::from(PEER_OFFSET));
-            Failure::wrong(format!(
-                "--base-port {base}: some of the ports {base} to {last} and from {peers} on are taken, or there are \
-                 none so high; choose another"
-            ))
-        }),
+        Some(0) => Err(Failure::wrong(
+            "--base-port 0: the nodes and their clients must know the ports, so the system cannot choose them; leave \
+             the flag out for ports that are free",
+        )),
+        Some(base) => {
+            let wrong = |why: String| Failure::wrong(format!("--base-port {base}: {why}"));
+            let ports = block(base).ok_or_else(|| {
+                let most = u16::MAX - PEER_OFFSET - (count - 1);
+                wrong(format!(
+                    "{count} nodes take ports up to {} above it, and ports end at {}: choose {most} or a lower one",
+                    PEER_OFFSET + count - 1,
+                    u16::MAX
+                ))
+            })?;
+            for port in ports.iter().flat_map(|(resp, peer)| [resp, peer]) {
+                listen(port).map_err(|error| {
+                    let why = match error.kind() {
+                        io::ErrorKind::AddrInUse => "it is taken".to_owned(),
+                        _ => error.to_string(),
+                    };
+                    wrong(format!("a node would listen at port {port}, and cannot: {why}; choose another"))
+                })?;
+            }
+            Ok((ports, None))
+        }
         None => (0..20)
             .map(|step| BASE_PORT + step * 1000)
             .find_map(|base| match Ports::lock(base) {
                 Ok(None) => None,
                 // Without a lock if its file is another user's.
-                claim => Some((block(base)?, claim.ok().flatten())),
+                claim => Some((free_block(base)?, claim.ok().flatten())),
             })
             .ok_or_else(|| Failure::failed("no free block of ports found; choose one with --base-port")),
     }
@@ -491,6 +511,24 @@ mod tests {
         let (one, _claim) = ports(3, None).unwrap();
         let (other, _other_claim) = ports(3, None).unwrap();
         assert!(one.iter().all(|pair| !other.contains(pair)), "{one:?}, {other:?}");
+    }
+
+    #[test]
+    fn ports_that_cannot_be_are_refused() {
+        let refused = |base| {
+            let failure = ports(3, Some(base)).map(|_| ()).unwrap_err();
+            assert_eq!(failure.code, 2, "{base}");
+            failure.message
+        };
+        assert!(refused(0).starts_with("--base-port 0: "), "{}", refused(0));
+        let too_high =
+            "--base-port 65434: 3 nodes take ports up to 102 above it, and ports end at 65535: choose 65433";
+        assert!(refused(65434).starts_with(too_high), "{}", refused(65434));
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let taken = listener.local_addr().unwrap().port();
+        let words =
+            format!("--base-port {taken}: a node would listen at port {taken}, and cannot: it is taken");
+        assert!(refused(taken).starts_with(&words), "{}", refused(taken));
     }
 
     #[test]
