@@ -225,6 +225,12 @@ pub fn serve(args: Serve) -> Result<(), Failure> {
              member keeps the --initial-cluster of the first day, and a restored one has the id in its data directory",
         ));
     }
+    let addresses = [
+        ("--listen-peer", Some(&listen_peer)),
+        ("--listen-resp", Some(&listen_resp)),
+        ("--listen-http", file.listen_http.as_ref()),
+    ];
+    differ(&addresses)?;
     let topology = args.topology.or(file.topology.clone());
     let options = NodeOptions {
         node,
@@ -246,6 +252,20 @@ pub fn serve(args: Serve) -> Result<(), Failure> {
     start(What::Node(Box::new(options)), resp_limits, file, &args.process)
 }
 
+/// Refuses flags of which two name the same address; port 0 is another one each time.
+fn differ(addresses: &[(&str, Option<&String>)]) -> Result<(), Failure> {
+    let given = || addresses.iter().filter_map(|(flag, address)| Some((*flag, (*address)?)));
+    for (index, (flag, address)) in given().enumerate() {
+        let same = given().take(index).find(|(_, earlier)| *earlier == address);
+        if let Some((earlier, _)) = same.filter(|_| !address.ends_with(":0")) {
+            return Err(Failure::wrong(format!(
+                "{earlier} and {flag} are both {address}: a node listens at a port of its own for each"
+            )));
+        }
+    }
+    Ok(())
+}
+
 pub fn proxy(args: Proxy) -> Result<(), Failure> {
     let file = File::under(&args.process)?;
     let (limits, resp_limits) = file.limits()?;
@@ -254,6 +274,7 @@ pub fn proxy(args: Proxy) -> Result<(), Failure> {
         let flags = [("--initial-cluster", given.0.is_none()), ("--listen-resp", given.1.is_none())];
         return Err(required(&flags));
     };
+    differ(&[("--listen-resp", Some(&listen_resp)), ("--listen-http", file.listen_http.as_ref())])?;
     let options = ProxyOptions {
         listen_resp,
         initial_cluster: parse_cluster(cluster).map_err(Failure::wrong)?,

@@ -130,6 +130,14 @@ fn an_address_in_use_is_named() {
 }
 
 #[test]
+fn flags_that_name_the_same_address_are_named() {
+    let mut cluster = fresh();
+    let address = cluster.nodes[0].peer.clone();
+    cluster.nodes[0].set("--listen-resp", &address);
+    refused(&mut cluster.nodes[0], &["--listen-peer and --listen-resp are both ", &address]);
+}
+
+#[test]
 fn a_data_directory_that_cannot_be_one_is_named() {
     let mut cluster = fresh();
     let file = cluster.nodes[0].data.clone();
