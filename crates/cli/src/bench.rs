@@ -225,7 +225,7 @@ impl Bench {
 pub fn bench(args: Bench) -> Result<(), Failure> {
     let runs = args.runs()?;
     let failed = |error: BenchError| match error {
-        BenchError::Unreachable(..) => Failure::failed(format!(
+        BenchError::Unreachable(..) => Failure::unreachable(format!(
             "{error}; is it running? (`quorate up`, or --endpoints HOST:PORT,… or --target redis)"
         )),
         error => Failure::failed(error),

@@ -111,6 +111,8 @@ fn exit_codes_tell_what_is_not_there_from_what_cannot_be_known() {
         let (code, _, said) = self::run(&[words, &["--endpoints", NOBODY]].concat());
         assert!(code == Some(3) && said.contains("is the cluster running?"), "{words:?}: {code:?} {said}");
     }
+    let (code, _, said) = self::run(&["bench", "--endpoints", NOBODY]);
+    assert!(code == Some(3) && said.contains("is it running?"), "{code:?} {said}");
     let (code, table, _) = run(&["status"]);
     assert_eq!(code, Some(0));
     let verdict = table.lines().next().unwrap();
