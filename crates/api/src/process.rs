@@ -35,6 +35,16 @@ impl ProcessStats {
         Some(statm.split_whitespace().nth(1)?.parse::<u64>().ok()? * page_size() as u64)
     }
 
+    /// The memory of the machine, alone: one file is read.
+    pub fn system_memory() -> Option<u64> {
+        ProcessStats::total(&fs::read_to_string("/proc/meminfo").ok()?)
+    }
+
+    fn total(meminfo: &str) -> Option<u64> {
+        let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+        Some(total.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()? << 10)
+    }
+
     fn parse(stat: &str, system: &str, limits: &str, (ticks, page): (u64, usize)) -> Option<ProcessStats> {
         // The second field, the program's name, may contain anything.
         let (_, fields) = stat.rsplit_once(") ")?;
@@ -77,6 +87,8 @@ mod tests {
         assert_eq!(stats, expected);
         assert_eq!(ProcessStats::parse("17 (a) S 1", "", "", (100, 4096)), None);
         let here = ProcessStats::read().unwrap();
+        assert_eq!(ProcessStats::total("MemTotal:       16384 kB\nMemFree:  1 kB\n"), Some(16 << 20));
+        assert!(ProcessStats::system_memory() > Some(here.resident));
         assert!(here.resident > 0 && here.descriptors > 0 && here.started > 1.0e9, "{here:?}");
     }
 }

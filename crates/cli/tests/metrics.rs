@@ -218,7 +218,7 @@ fn info_has_the_fields_that_the_document_lists_and_counts() {
         }
     }
     let memory = section(&mut connection, "Memory");
-    for name in ["used_memory", "used_memory_dataset"] {
+    for name in ["used_memory", "used_memory_dataset", "total_system_memory"] {
         assert!(memory[name].parse::<u64>().unwrap() > 0, "{name}: {memory:?}");
     }
     let keys = &section(&mut connection, "Keyspace")["db0"];

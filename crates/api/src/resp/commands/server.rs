@@ -421,12 +421,14 @@ fn fact<'a>(facts: &'a [(&'static str, String)], name: &str) -> &'a str {
 
 fn memory(status: &Status, facts: &[(&'static str, String)]) -> String {
     let used = ProcessStats::resident().unwrap_or(0);
+    // That of the machine, or what this process may use of it, where that is less.
+    let limit = fact(facts, "memory_limit_bytes").parse().ok().filter(|limit| *limit > 0);
+    let total = [ProcessStats::system_memory(), limit].into_iter().flatten().min().unwrap_or(0);
     format!(
         "used_memory:{used}\r\nused_memory_human:{:.2}M\r\nused_memory_rss:{used}\r\nused_memory_dataset:{}\r\n\
-         total_system_memory:{}\r\nmaxmemory:{}\r\nmaxmemory_policy:noeviction\r\n",
+         total_system_memory:{total}\r\nmaxmemory:{}\r\nmaxmemory_policy:noeviction\r\n",
         used as f64 / f64::from(1 << 20),
         status.count("store_bytes"),
-        fact(facts, "memory_limit_bytes"),
         status.count("store_limit_bytes"),
     )
 }
