@@ -1,6 +1,7 @@
 //! How a client protocol plugs into a node's event loop. `api` implements it; the loop knows no protocol.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use bytes::{Bytes, BytesMut};
 use quorate_core::{
@@ -16,8 +17,13 @@ pub trait Frontend {
     /// What is remembered of one connection.
     type Session;
 
-    /// A client has connected; `connection` numbers it, uniquely in this process.
-    fn open(&mut self, connection: u64, context: &mut SessionContext<'_>) -> Self::Session;
+    /// A client has connected from an address; `connection` numbers it, uniquely in this process.
+    fn open(
+        &mut self,
+        connection: u64,
+        from: Option<SocketAddr>,
+        context: &mut SessionContext<'_>,
+    ) -> Self::Session;
 
     /// Bytes have come in. `input` holds everything not consumed yet: take whole requests off its front, leave the
     /// rest. While some input is left, called again without new bytes after each outcome and whenever output has been

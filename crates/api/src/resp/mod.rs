@@ -44,6 +44,7 @@ mod watch;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -196,6 +197,8 @@ struct Backup {
 /// What CLIENT tells of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Client {
+    /// Where it has connected from.
+    from: Option<SocketAddr>,
     name: Vec<u8>,
     library: Vec<u8>,
     library_version: Vec<u8>,
@@ -277,8 +280,8 @@ pub fn run_until_signalled(node: Node, limits: Limits) -> Result<Exit, NodeError
 impl Frontend for Resp {
     type Session = Session;
 
-    fn open(&mut self, connection: u64, _desk: &mut SessionContext<'_>) -> Session {
-        self.clients.insert(connection, Client { opened: (self.clock)(), ..Client::default() });
+    fn open(&mut self, connection: u64, from: Option<SocketAddr>, _desk: &mut SessionContext<'_>) -> Session {
+        self.clients.insert(connection, Client { from, opened: (self.clock)(), ..Client::default() });
         Session::new(connection, self.limits.read_mode)
     }
 

@@ -60,6 +60,9 @@ struct View<'a> {
     known_levels: &'a Option<BTreeMap<NodeId, FeatureLevel>>,
 }
 
+/// Where clients connect from.
+const CLIENT: &str = "10.0.0.9:40000";
+
 impl NodeView for View<'_> {
     fn read(&self, command: &Bytes) -> Option<Bytes> {
         let command = Command::from_bytes(command.clone()).expect("a session encodes its commands");
@@ -178,7 +181,7 @@ impl Node {
                 known_levels: &self.known_levels,
             },
         };
-        let session = self.resp.open(self.connections, &mut context);
+        let session = self.resp.open(self.connections, Some(CLIENT.parse().unwrap()), &mut context);
         let input = BytesMut::new();
         Connection {
             session,

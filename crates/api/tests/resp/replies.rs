@@ -266,7 +266,10 @@ fn the_connection() {
         ),
         ("CLIENT SETINFO lib-name x", "+OK¶"),
         ("CLIENT NO-EVICT on", "+OK¶"),
-        ("CLIENT INFO", "$72¶id=1 name=me age=0 flags=N db=0 user=default lib-name=x lib-ver= resp=2\n¶"),
+        (
+            "CLIENT INFO",
+            "$92¶id=1 addr=10.0.0.9:40000 name=me age=0 flags=N db=0 user=default lib-name=x lib-ver= resp=2\n¶",
+        ),
         ("CLIENT", "-ERR wrong number of arguments for 'client' command¶"),
         ("CLIENT SETNAME", "-ERR wrong number of arguments for 'client|setname' command¶"),
         ("CLIENT foo", "-ERR unknown subcommand 'foo'. Try CLIENT HELP.¶"),

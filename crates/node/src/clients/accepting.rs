@@ -64,7 +64,7 @@ impl<F: Frontend> Clients<F> {
             if !has_room {
                 return acceptor.postpone(now + HANDSHAKES_AGAIN);
             }
-            let Some((mut stream, _)) = acceptor.accept(now, &mut self.log_rate) else { return };
+            let Some((mut stream, from)) = acceptor.accept(now, &mut self.log_rate) else { return };
             if self.connections.len() >= self.limits.clients {
                 self.metrics.clients_refused_total.one();
                 if let Some(unsaid) = self.log_rate.ask("clients", now) {
@@ -101,7 +101,7 @@ impl<F: Frontend> Clients<F> {
                 limit: self.limits.client_requests,
                 node,
             };
-            let session = self.frontend.open(number, &mut context);
+            let session = self.frontend.open(number, Some(from), &mut context);
             // There is no input yet that a request could have come from.
             self.asked.clear();
             self.resumed.clear();

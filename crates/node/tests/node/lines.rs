@@ -36,7 +36,7 @@ impl Frontend for Lines {
 
     type Session = Session;
 
-    fn open(&mut self, _: u64, _: &mut SessionContext<'_>) -> Session {
+    fn open(&mut self, _: u64, _: Option<std::net::SocketAddr>, _: &mut SessionContext<'_>) -> Session {
         Session::default()
     }
 

@@ -306,7 +306,8 @@ fn list(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
 pub(super) fn line(id: u64, client: &Client, now: std::time::Duration) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     format!(
-        "id={id} name={} age={} flags=N db=0 user={} lib-name={} lib-ver={} resp={}\n",
+        "id={id} addr={} name={} age={} flags=N db=0 user={} lib-name={} lib-ver={} resp={}\n",
+        client.from.map_or_else(|| "?".to_owned(), |from| from.to_string()),
         text(&client.name),
         now.saturating_sub(client.opened).as_secs(),
         if client.user.is_empty() { "default".to_owned() } else { text(&client.user) },
