@@ -211,21 +211,19 @@ impl Writer {
             self.order_spare()?;
             self.receive(true)?;
         }
-        match self.short {
-            Some(_) => self.make_small(),
-            None => Err(self.failure(std::io::Error::other("it was given up"))),
-        }
+        let small = if self.short.is_some() { self.make_small()? } else { None };
+        small.ok_or_else(|| self.failure(std::io::Error::other("it was given up")))
     }
 
     /// The largest segment for which there is room, where there is none for a usual one. The disk stays short: what
     /// fits into it lets a snapshot begin, which makes room.
-    fn make_small(&self) -> Result<Segment, Failure> {
+    fn make_small(&self) -> Result<Option<Segment>, Failure> {
         let (index, mut capacity) = (self.segment.index + 1, self.largest);
         while capacity > SMALLEST_SEGMENT {
             capacity = (capacity / 2).next_multiple_of(BLOCK as u64);
             match segment::prepare(&self.dir, self.identity, index, capacity, &Background::hurried()) {
                 Err(failure) if failure.is_full() => {}
-                made => return made?.ok_or_else(|| self.failure(std::io::Error::other("it was given up"))),
+                made => return made,
             }
         }
         Err(self.failure(std::io::ErrorKind::StorageFull.into()))

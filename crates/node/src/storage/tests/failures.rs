@@ -298,9 +298,8 @@ fn a_snapshot_begins_where_there_is_no_room_for_a_usual_segment() {
         replica.append(&group).unwrap();
         replica.checkpoint(1).unwrap();
         assert!(replica.kept.writer.is_short());
-        let files = Dir::new(Path::new("/data"), Arc::new(memory.clone()));
         let segment = memory.names().into_iter().rfind(|name| name.starts_with("wal-")).unwrap();
-        capacities.push(files.open(&segment).unwrap().len().unwrap() / SMALLEST_SEGMENT);
+        capacities.push(replica.kept.dir.open(&segment).unwrap().len().unwrap() / SMALLEST_SEGMENT);
     }
     // The spares that it had, and then what fits.
     assert_eq!(capacities, [16, 2, 2, 2, 2]);
