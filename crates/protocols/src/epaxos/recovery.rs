@@ -21,12 +21,11 @@ use super::Message;
 use super::message::Against;
 use super::proposing::{Candidate, Proposal, Step};
 use super::replica::{Attempt, Cx, Replica};
-use crate::epaxos::graph::{InstanceState, LARGE_BATCH, PendingQuorum, Phase, RETRANSMIT, Vote};
+use crate::epaxos::graph::{InstanceState, PendingQuorum, Phase, RETRANSMIT, Vote};
 
 /// Recoveries that are under way at once.
 const RECOVERIES: usize = 32;
-/// The same of those whose batch is large and is sent: the more are sent at once, the later each comes over a full
-/// link.
+/// The same of those whose large batch is sent: over a full link each comes the later the more are sent at once.
 const LARGE_RECOVERIES: usize = 2;
 
 /// How many recoveries may begin.
@@ -244,9 +243,12 @@ impl Replica {
     /// Those who have an instance's batch, if it is large: it is not sent to them again. Who has lost it meanwhile does
     /// not answer, and gets it with the retransmission.
     fn have_a_large_batch(&self, instance: Instance, knowing: NodeSet) -> NodeSet {
-        let batch = self.learner.get(instance).and_then(|held| held.command.as_ref());
-        let is_large = batch.is_some_and(|batch| batch.len() >= LARGE_BATCH);
-        if is_large && !mutation::active("epaxos/batches-again") { knowing } else { NodeSet::EMPTY }
+        let is_large = self.learner.get(instance).and_then(InstanceState::is_large);
+        if is_large == Some(true) && !mutation::active("epaxos/batches-again") {
+            knowing
+        } else {
+            NodeSet::EMPTY
+        }
     }
 
     /// What speaks against the batch: `more` of it, and whether that is committed. All must have said it.

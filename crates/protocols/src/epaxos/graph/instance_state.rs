@@ -7,7 +7,7 @@ use quorate_blocks::ballot::Ballot;
 use quorate_blocks::instance::{Frontier, Instance};
 use quorate_core::{wire_enum, wire_struct};
 
-use crate::epaxos::graph::Interference;
+use crate::epaxos::graph::{Interference, LARGE_BATCH};
 
 /// How far an instance is at a replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -134,6 +134,11 @@ impl InstanceState {
     /// Bytes that it takes, about.
     pub fn bytes(&self) -> usize {
         self.command.as_ref().map_or(0, Bytes::len) + 256
+    }
+
+    /// Whether its batch has [`LARGE_BATCH`] bytes or more; `None`: it is not here.
+    pub fn is_large(&self) -> Option<bool> {
+        self.command.as_ref().map(|batch| batch.len() >= LARGE_BATCH)
     }
 
     /// What every instance is like at every replica, whenever it changes.

@@ -10,7 +10,7 @@ use super::catchup::ANSWER_BYTES;
 use crate::epaxos::graph::{LARGE_BATCH, RETRANSMIT, SLOWEST_LINK};
 
 /// For this long after a large batch, one that is not here may be as large.
-const LARGE_AGAIN: Duration = Duration::from_secs(60);
+const LARGE_EXPECTED: Duration = Duration::from_secs(60);
 
 /// See the file comment.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ impl Asking {
 
     /// Whether a large batch has come lately.
     pub fn are_large(&self, now: Time) -> bool {
-        self.large.is_some_and(|at| now.since(at) < LARGE_AGAIN)
+        self.large.is_some_and(|at| now.since(at) < LARGE_EXPECTED)
     }
 
     /// Whether to ask now: no answer can be on its way.

@@ -8,7 +8,7 @@ use quorate_core::{Context, Fact, NodeId, Time, mutation};
 use super::image::{self, Executed, Remembered};
 use super::message::{Host, Message, Progress, Record};
 use super::{Learner, MAX_GAP};
-use crate::epaxos::graph::{Graph, LARGE_BATCH};
+use crate::epaxos::graph::{Graph, InstanceState};
 
 /// Bytes that answer one `Ask`, about.
 pub(super) const ANSWER_BYTES: usize = 1 << 20;
@@ -88,8 +88,8 @@ impl Learner {
 
     /// Whether an instance's batch is large; one that is not here is taken for large where others are.
     pub fn may_be_large(&self, instance: Instance, now: Time) -> bool {
-        let batch = self.table.get(&instance).and_then(|held| held.command.as_ref());
-        batch.map_or_else(|| self.asking.are_large(now), |batch| batch.len() >= LARGE_BATCH)
+        let is_large = self.table.get(&instance).and_then(InstanceState::is_large);
+        is_large.unwrap_or_else(|| self.asking.are_large(now))
     }
 
     /// A batch has come from its owner, of so many bytes.
