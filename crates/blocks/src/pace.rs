@@ -456,11 +456,11 @@ impl InFlight {
     /// Bytes that were answered or are late by now. What is late is lost, as far as can be known. What was sent since
     /// the last message that is measured is small.
     fn settled_at(&self, now: Time) -> u64 {
-        let is_late = |probe: &&Probe| probe.due <= now;
-        if self.probes.iter().all(|probe| is_late(&probe)) && now.since(self.sent_at) >= self.floor {
+        let is_late = |probe: &Probe| probe.due <= now;
+        if self.probes.iter().all(is_late) && now.since(self.sent_at) >= self.floor {
             return self.sent;
         }
-        let late = self.probes.iter().filter(is_late).map(|probe| probe.sending.bytes.1);
+        let late = self.probes.iter().filter(|probe| is_late(probe)).map(|probe| probe.sending.bytes.1);
         late.chain([self.settled]).max().unwrap_or(0)
     }
 

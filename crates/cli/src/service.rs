@@ -11,11 +11,10 @@ use crate::client::{TIMEOUT, Target};
 use crate::failure::Failure;
 use crate::status::{NodeStatus, is_refusal};
 
-/// What clients get.
+/// What clients of a cluster get, as far as its nodes tell.
 pub struct Service {
     pub reads: Reads,
-    /// Why writes that add data are refused though reads are answered; each reason names its group where there are
-    /// several.
+    /// Why writes that add data are refused though reads are answered; of several groups, each reason names its own.
     pub refused: Vec<String>,
     /// What nobody leads that somebody must lead, as far as the nodes tell.
     pub unled: Vec<String>,

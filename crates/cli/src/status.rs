@@ -30,7 +30,6 @@ impl NoStatus {
         matches!(self, NoStatus::Refused(_))
     }
 
-    /// Why, in words.
     pub fn why(&self) -> &str {
         let (NoStatus::Silent(why) | NoStatus::Refused(why)) = self;
         why
@@ -70,7 +69,7 @@ pub struct NodeStatus {
     /// The other members, and which of them do not answer.
     #[serde(default)]
     contacts: Vec<Contact>,
-    /// What it counts.
+    /// The gauges and counters of its state machine, by name.
     #[serde(default)]
     pub samples: BTreeMap<String, serde_json::Value>,
     /// Where the keys are divided among groups: each.

@@ -63,8 +63,7 @@ fn campaigns_of_epaxos_pass_with_one_two_and_four_nodes() {
 /// any more took an instance each (6235). Replicas whose disks hang rejected recoveries by ballots that were not
 /// durable (5860). Small batches behind one that was lost passed for a full link, for ever, and while links are full
 /// nobody asks for what is missing (5327). All that a slow owner proposed became no-ops (1294). Nobody was left who
-/// remembered whether others interfere with an instance of a lost node (the rest), since traces are forgotten all the
-/// time here.
+/// remembered whether others interfere with an instance of a lost node (the rest): traces are always forgotten here.
 #[test]
 fn epaxos_gets_on_where_it_did_not() {
     for seed in [328, 343, 5327, 6235] {

@@ -331,7 +331,7 @@ impl Store {
         self.limit
     }
 
-    /// See [`settings`](crate::settings).
+    /// The answer to [`Command::Settings`], with decimal values.
     pub(crate) fn settings(&self) -> Reply {
         let limit = self.limit.unwrap_or(0).to_string();
         let level = self.level.get().to_string();

@@ -323,8 +323,7 @@ fn small_messages_are_late_as_soon_as_the_floor_is_over() {
     );
 }
 
-/// Of small messages few are measured. Those behind one that was lost are not on their way for ever, and the next one
-/// is measured.
+/// Few small messages are measured. Those behind one that was lost are not under way for ever; the next is measured.
 #[test]
 fn small_messages_behind_one_that_was_lost_are_under_way_until_the_floor_is_over() {
     script(

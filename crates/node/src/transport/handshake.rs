@@ -144,23 +144,23 @@ wire_enum!(Answer { 0 => Refused(reason), 1 => Welcome(hello), 2 => Disowned(hel
 
 /// A message of the handshake. Who has sent it is not known while it cannot be read.
 pub trait Greeting: Wire {
-    /// Who sends it.
-    const SAYS: &str;
-    /// Who reads it.
-    const READS: &str;
+    /// Names its sender in errors.
+    const SENDER: &str;
+    /// Names its recipient in errors.
+    const RECIPIENT: &str;
 }
 
 const DIALS: &str = "the process that connects";
 const IS_DIALED: &str = "the one that it connects to";
 
 impl Greeting for Hello {
-    const SAYS: &str = DIALS;
-    const READS: &str = IS_DIALED;
+    const SENDER: &str = DIALS;
+    const RECIPIENT: &str = IS_DIALED;
 }
 
 impl Greeting for Answer {
-    const SAYS: &str = IS_DIALED;
-    const READS: &str = DIALS;
+    const SENDER: &str = IS_DIALED;
+    const RECIPIENT: &str = DIALS;
 }
 
 /// Who this process is, and with whom it may speak.
@@ -366,9 +366,9 @@ pub fn node_of(process: ProcessId) -> Option<NodeId> {
 }
 
 fn version_difference<T: Greeting>(versions: Versions) -> String {
-    let (says, reads) = (T::SAYS, T::READS);
+    let (sender, recipient) = (T::SENDER, T::RECIPIENT);
     format!(
-        "{says} speaks {versions} of the peer protocol, {reads} speaks {VERSIONS}: upgrade one release at a time"
+        "{sender} speaks {versions} of the peer protocol, {recipient} speaks {VERSIONS}: upgrade one release at a time"
     )
 }
 
