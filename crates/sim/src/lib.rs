@@ -32,6 +32,7 @@ pub mod queue;
 pub mod report;
 pub mod run;
 pub mod scenario;
+mod setup;
 pub mod shrink;
 mod sizes;
 pub mod trace;
