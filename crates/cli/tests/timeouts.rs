@@ -56,6 +56,39 @@ fn five_sites_up_to_221_ms_apart_serve_without_a_setting() {
     }
 }
 
+/// Its lease was long, and others may still rely on it: shorter ones begin when it has ended, also for a node that was
+/// killed while it waited for that.
+#[test]
+fn who_starts_with_other_settings_waits_for_the_leases_of_those_before() {
+    let waits = "for the end of leases that it may have granted with the settings that it had before";
+    let mut cluster = Cluster::start_with(1, "multipaxos", &["--set", "lease.duration=3s"]);
+    let node = &mut cluster.nodes[0];
+    let mut connection = Connection::open(&node.resp).unwrap();
+    assert_eq!(connection.call(&[b"SET", b"k", b"v"]).unwrap(), Resp::Simple("OK".into()));
+    node.kill();
+    node.start();
+    node.wait_until_serving();
+    assert_eq!(node.lines_with(waits), 0, "the settings are the same");
+    node.kill();
+    node.set("--set", "lease.duration=500ms");
+    for waited in 1..=2 {
+        node.start();
+        wait_for("the line", || (node.lines_with(waits) >= waited).then_some(()));
+        if waited == 1 {
+            node.kill();
+        }
+    }
+    node.wait_until_serving();
+    let mut connection = Connection::open(&node.resp).unwrap();
+    assert_eq!(connection.call(&[b"GET", b"k"]).unwrap(), Resp::Bulk("v".into()));
+    node.wait_for_line(&["the replica starts", "no lease of other settings binds it"]);
+    let before = node.lines_with(waits);
+    node.kill();
+    node.start();
+    node.wait_until_serving();
+    assert_eq!(node.lines_with(waits), before, "it remembers that it has waited");
+}
+
 #[test]
 fn who_is_told_a_longer_round_trip_tells_the_others_and_who_is_near_measures_nothing_longer() {
     let mut cluster = Cluster::start(3, "raft");

@@ -1,5 +1,6 @@
-//! Which data directory this node takes part with: the rules of [`quorate_blocks::admission`] with the file that they
-//! need. The transport asks it about every process that connects; the loop, when the replica may run.
+//! Which data directory this node takes part with, and from when on: the rules of [`quorate_blocks::admission`] and of
+//! [`quorate_blocks::leases::record`] with the files that they need. The transport asks it about every process that
+//! connects; the loop, when the replica may run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,10 +9,13 @@ use mio::Waker;
 use quorate_blocks::admission::{
     Admission, DiskId, Introduction, Memory, PATIENCE, Reason, Stage, Verdict, Why,
 };
-use quorate_blocks::reach::Reach;
-use quorate_core::{Capabilities, NodeId, NodeSet, Wire};
+use quorate_blocks::leases::record::{LeaseRecord, longest_lease};
+use quorate_blocks::reach::{Reach, alike};
+use quorate_core::{Capabilities, NodeId, NodeSet, Time, Wire};
 use tracing::error;
 
+use crate::clock;
+use crate::config::Configured;
 use crate::error::NodeError;
 use crate::storage::error::StorageError;
 use crate::storage::{Memo, MemoWriter};
@@ -34,7 +38,8 @@ pub(crate) struct Entry {
 /// A directory as it was opened.
 pub(crate) struct OpenedDisk {
     pub(crate) disk: u128,
-    pub(crate) memo: Memo,
+    pub(crate) admission: Memo,
+    pub(crate) leases: Memo,
     /// Whether its replica has written anything.
     pub(crate) has_records: bool,
 }
@@ -49,6 +54,15 @@ pub(crate) struct Guard {
     entry: Entry,
     /// For each reach the shortest with the same timeouts.
     alike: Vec<Reach>,
+    leases: Leases,
+}
+
+/// What this process has to do with leases of its directory's earlier lives.
+struct Leases {
+    record: LeaseRecord,
+    /// Until when those may bind that were granted with other settings.
+    bound_until: Time,
+    writer: MemoWriter,
 }
 
 impl Guard {
@@ -56,10 +70,10 @@ impl Guard {
     pub(crate) fn open(
         opened: OpenedDisk,
         entry: Entry,
-        alike: Vec<Reach>,
+        configured: &Configured,
         waker: Arc<Waker>,
     ) -> Result<Guard, NodeError> {
-        let OpenedDisk { disk, memo, has_records } = opened;
+        let OpenedDisk { disk, admission: memo, leases, has_records } = opened;
         let memory = match memo.read()? {
             None if has_records => return Err(memo.missing("the replica has written to its log").into()),
             None => Memory::new(DiskId(disk), entry.stage),
@@ -84,6 +98,10 @@ impl Guard {
         let admission = Admission::start(entry.node, memory, entry.incarnation, entry.members)
             .map_err(|reason| refused(&reason, &entry))?;
         memo.write(&admission.memory().to_bytes()).map_err(StorageError::from)?;
+        let in_force = |reach: Reach| &configured[reach.index()].1;
+        let longest = longest_lease(in_force(admission.reach()).effective());
+        // Peers compare what they were given, not what follows from distances.
+        let leases = Leases::begin(leases, (in_force(Reach::SHORTEST).digest(), longest))?;
         let wake = move || {
             if let Err(source) = waker.wake() {
                 error!("the event loop cannot be woken: {source}");
@@ -91,7 +109,8 @@ impl Guard {
         };
         let written = admission.revision();
         let writer = memo.writer(Box::new(wake)).map_err(StorageError::from)?;
-        let mut guard = Guard { admission, writer, written, stop: None, entry, alike };
+        let mut guard =
+            Guard { admission, writer, written, stop: None, entry, alike: alike(configured), leases };
         guard.admission.on_durable(written);
         Ok(guard)
     }
@@ -103,7 +122,17 @@ impl Guard {
 
     /// Whether the replica may run.
     pub(crate) fn may_run(&self) -> bool {
-        self.admission.may_run()
+        self.admission.may_run() && self.bound_until().is_none()
+    }
+
+    /// Until when leases may bind that were granted with other settings, if they may.
+    pub(crate) fn bound_until(&self) -> Option<Time> {
+        Some(self.leases.bound_until).filter(|until| clock::now() < *until)
+    }
+
+    /// The replica runs: it has waited for all that it had to wait for.
+    pub(crate) fn take_part(&mut self) {
+        self.leases.waited();
     }
 
     /// Whether proxies that run alone may be let in: see [`Admission::may_answer_proxies`].
@@ -193,6 +222,12 @@ impl Guard {
         if self.may_run() {
             return None;
         }
+        if let Some(until) = self.bound_until().filter(|_| self.admission.may_run()) {
+            let rest = until.since(clock::now()).as_millis().div_ceil(100) as f64 / 10.0;
+            return Some(format!(
+                "waits {rest:.1} s for the end of leases that it may have granted with the settings that it had before"
+            ));
+        }
         let nodes: Vec<_> = self.admission.waits_for().iter().map(|node| node.to_string()).collect();
         let (missing, me) = (self.admission.missing(), self.entry.node);
         if missing == 0 {
@@ -211,6 +246,29 @@ impl Guard {
         if revision > self.written {
             self.written = revision;
             self.writer.put(revision, self.admission.memory().to_bytes());
+        }
+    }
+}
+
+impl Leases {
+    /// Begins a life with these settings; what must be remembered is durable when this returns.
+    fn begin(memo: Memo, (settings, longest): (u64, Duration)) -> Result<Leases, NodeError> {
+        let damaged = |error| memo.damaged(format!("it cannot be read: {error}"));
+        let found = memo.read()?.map(|bytes| LeaseRecord::from_bytes(bytes).map_err(damaged)).transpose()?;
+        let record = LeaseRecord::begin(found.clone(), settings, longest);
+        if found.as_ref() != Some(&record) {
+            memo.write(&record.to_bytes()).map_err(StorageError::from)?;
+        }
+        let bound_until = clock::now() + record.wait();
+        let writer = memo.writer(Box::new(|| {})).map_err(StorageError::from)?;
+        Ok(Leases { record, bound_until, writer })
+    }
+
+    fn waited(&mut self) {
+        let waited = self.record.clone().waited();
+        if waited != self.record {
+            self.writer.put(1, waited.to_bytes());
+            self.record = waited;
         }
     }
 }

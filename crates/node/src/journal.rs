@@ -94,12 +94,13 @@ impl Journal {
             queue_bytes: unsynced,
         };
         let opened = storage::open(&options, Box::new(wake))?;
-        let storage::Opened { cluster, restarted, snapshot, records, log, disk, memo, mark } = opened;
+        let storage::Opened { cluster, restarted, snapshot, records, log, disk, admission, leases, mark } =
+            opened;
         let has_records = snapshot.is_some() || !records.is_empty();
         metrics.log_unsynced_limit.set(options.queue_bytes as u64);
         let snapshot_jitter = 1.0 + random.unit() / 2.0;
         let journal = Journal { snapshot_jitter, limit: unsynced, ..Journal::over(log, metrics, random) };
-        let disk = OpenedDisk { disk, memo, has_records };
+        let disk = OpenedDisk { disk, admission, leases, has_records };
         Ok(Opened { cluster, journal, saved: Saved { restarted, snapshot, records }, disk, mark })
     }
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use mio::{Events, Poll, Token, Waker};
 use quorate_blocks::admission::Stage;
-use quorate_blocks::reach::{self, Reach, Timeouts};
+use quorate_blocks::reach::{Reach, Timeouts};
 use quorate_core::{Diskless, ProcessId, ProxyId, Random, Request, RequestId, Settings, Status, Time};
 use quorate_runtime::Effects;
 use quorate_tls::Credentials;
@@ -249,8 +249,7 @@ impl<F: Frontend> Loop<F> {
                 if can.diskless != Diskless::All {
                     let members = directory.group().all();
                     let entry = Entry { node, stage, members, incarnation, can, least: reach };
-                    let alike = reach::alike(&configured);
-                    guard = Some(Guard::open(opened.disk, entry, alike, stopper.waker.clone())?);
+                    guard = Some(Guard::open(opened.disk, entry, &configured, stopper.waker.clone())?);
                 }
                 reach = guard.as_ref().map_or(reach, Guard::reach);
                 let replaces = guard.as_ref().is_some_and(Guard::replaces);
@@ -444,6 +443,7 @@ impl<F: Frontend> Loop<F> {
             self.clients.deadline(),
             Some(self.housekeeping),
             self.drain.as_ref().map(|drain| drain.deadline(clock::now())),
+            self.transport.guard().and_then(Guard::bound_until),
         ];
         let next = deadlines.into_iter().flatten().min()?;
         Some(next.since(clock::now()))

@@ -114,6 +114,9 @@ kinds! {
     /// All links have a rate of 10 to 100 Mbit/s for good, which clients that write values fill (`--writers`). Only on
     /// demand, and without `bandwidth` unless that is named too: what it holds back would fill them for long after it.
     ThinLinks = "thin-links",
+    /// An operator starts all nodes again with other timeouts and leases, the leader last, and does not wait until all
+    /// have stopped: what was promised before binds those with shorter leases, too. Only on demand.
+    OtherSettings = "other-settings",
 }
 
 impl Kind {
@@ -125,7 +128,7 @@ impl Kind {
             Kind::RosterChanges => can.rosters,
             Kind::LostNodes | Kind::HungDisks | Kind::SlowNodes | Kind::LostLinks => can.failover,
             Kind::WideClocks | Kind::SnapshotSources | Kind::FollowerCrashes => can.max_nodes > 1,
-            Kind::LongerTimeouts => can.max_nodes > 1 && can.diskless != Diskless::All,
+            Kind::LongerTimeouts | Kind::OtherSettings => can.max_nodes > 1 && can.diskless != Diskless::All,
             Kind::WipedDisks | Kind::RolledBackDisks => can.failover && can.diskless != Diskless::All,
             Kind::ReplacedDisks => can.rejoin,
             Kind::LostMemories => can.diskless == Diskless::Data,
@@ -144,6 +147,7 @@ impl Kind {
                 | Kind::LostLinks
                 | Kind::LostMemories
                 | Kind::ThinLinks
+                | Kind::OtherSettings
         )
     }
 }
@@ -366,6 +370,8 @@ pub enum Action {
     Manage(u64),
     /// It finds out that another is further away than its timeouts are made for.
     NeedReach,
+    /// All others start again soon with other settings, and it does at the end of the fault.
+    Reconfigure,
 }
 
 /// Which links a partition cuts.
@@ -541,9 +547,10 @@ impl Plan {
             | Kind::RosterChanges
             | Kind::SnapshotSources
             | Kind::LongerTimeouts
-            | Kind::FollowerCrashes => {
+            | Kind::FollowerCrashes
+            | Kind::OtherSettings => {
                 let shortest = match kind {
-                    Kind::ClusterCrashes | Kind::FollowerCrashes => SECOND,
+                    Kind::ClusterCrashes | Kind::FollowerCrashes | Kind::OtherSettings => SECOND,
                     // Whoever starts again is bound for longer than a lease, and then somebody is elected. Only after
                     // that are there leases of the new length.
                     Kind::LongerTimeouts => 4 * SECOND,
@@ -615,17 +622,14 @@ impl Draw {
                 action,
             };
         }
-        if kind == Kind::FollowerCrashes {
+        if matches!(kind, Kind::FollowerCrashes | Kind::OtherSettings) {
             // Long enough that they elect another, if nothing binds them.
             let (target, length) = (Target::Leader(node), self.random.range(SECOND..3 * SECOND));
-            return ScheduledFault {
-                at,
-                kind,
-                target,
-                moment: Moment::Now,
-                length,
-                action: Action::CrashOthers,
+            let action = match kind {
+                Kind::FollowerCrashes => Action::CrashOthers,
+                _ => Action::Reconfigure,
             };
+            return ScheduledFault { at, kind, target, moment: Moment::Now, length, action };
         }
         // A rate is in force until the next one.
         let length = if kind == Kind::Rates { 10 * SECOND } else { length };
@@ -691,6 +695,7 @@ impl Draw {
             | Kind::LostLinks
             | Kind::LostMemories
             | Kind::ThinLinks
+            | Kind::OtherSettings
             | Kind::ClocksBeyondBound => unreachable!("{} strikes at no instant", kind.name()),
         }
     }

@@ -4,9 +4,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_blocks::admission::{Admission, DiskId, Memory, Stage};
+use quorate_blocks::leases::record::LeaseRecord;
 use quorate_blocks::reach::Reach;
 use quorate_check::{Clocks, Nanos};
 use quorate_core::{Instant, NodeId, NodeSet, ProcessId, ProxyId, Random, Saved, Status, Time, WireError};
@@ -18,6 +20,16 @@ use quorate_runtime::{
 use crate::clock::Clock;
 use crate::disk::Disk;
 use crate::faults::Moment;
+
+/// What a node is told of its group, where its disk may be lost.
+pub(crate) struct Entry {
+    /// The members as the group was set up.
+    pub voters: NodeSet,
+    /// A digest of the settings of this life.
+    pub settings: u64,
+    /// How long something binds at most that is promised under these.
+    pub longest: Duration,
+}
 
 /// Which disk a node takes part with, and the connections to other nodes that depend on it.
 pub(crate) struct Guard {
@@ -34,9 +46,18 @@ pub(crate) struct Guard {
     pub greets: bool,
     /// Whether it is to start again soon, with longer timeouts.
     pub starts_again: bool,
+    /// A digest of its settings: who has others is not listened to.
+    pub settings: u64,
+    /// Until when leases may bind that it has granted with other settings.
+    pub waits_until: Time,
 }
 
 impl Guard {
+    /// Whether the replica may run now.
+    pub fn may_run(&self, now: Time) -> bool {
+        now >= self.waits_until && self.admission.may_run()
+    }
+
     /// The disk that is known to be a node's.
     pub fn disk_of(&self, node: NodeId) -> Option<DiskId> {
         Some(self.admission.memory().peers.get(&node)?.current.as_ref()?.disk)
@@ -137,6 +158,8 @@ pub(crate) struct SimProcess {
     pub asks_to_replace: bool,
     /// What it durably remembers of disks; `None` while its directory is new.
     pub memory: Option<Memory>,
+    /// What it durably remembers of leases that it has granted; `None` while its directory is new.
+    pub leases: Option<LeaseRecord>,
     /// The reach that it has at least.
     pub least: Reach,
     /// What is being written in the place of [`memory`](Self::memory), and its revision.
@@ -166,19 +189,20 @@ impl SimProcess {
             damaged: false,
             asks_to_replace: false,
             memory: None,
+            leases: None,
             least: Reach::SHORTEST,
             writing: None,
             copy: None,
         }
     }
 
-    /// Begins a life at a true instant. The replica starts when the node is admitted by the initial `voters`; at once,
-    /// where none are given because no disk is ever lost, or the protocol relies on none.
+    /// Begins a life at a true instant. The replica starts when the node is admitted; at once, where there is no
+    /// `entry` because no disk is ever lost, or the protocol relies on none.
     pub fn start(
         &mut self,
         now: Nanos,
         configured: Arc<dyn ConfiguredProtocol>,
-        voters: Option<NodeSet>,
+        entry: Option<Entry>,
     ) -> Result<(), String> {
         self.clock.restart(&mut self.random);
         self.incarnation = self.starts;
@@ -191,8 +215,8 @@ impl SimProcess {
             None => ProxyId(self.random.range(1000..1_000_000)),
         };
         let at = self.instant(now);
-        let guard = match (self.node, voters) {
-            (Some(node), Some(voters)) => Some(self.guard(node, voters)?),
+        let guard = match (self.node, entry) {
+            (Some(node), Some(entry)) => Some(self.guard(node, entry, at.now)?),
             (Some(_) | None, _) => None,
         };
         let process = configured.start(Start {
@@ -203,7 +227,7 @@ impl SimProcess {
             observed: true,
             own: OwnMessages::AsInput,
         });
-        let runs = guard.as_ref().is_none_or(|guard| guard.admission.may_run());
+        let runs = guard.as_ref().is_none_or(|guard| guard.may_run(at.now));
         self.life = Some(Life {
             guard,
             process,
@@ -223,7 +247,8 @@ impl SimProcess {
         if runs { self.begin(now) } else { Ok(()) }
     }
 
-    fn guard(&mut self, node: NodeId, voters: NodeSet) -> Result<Guard, String> {
+    fn guard(&mut self, node: NodeId, entry: Entry, now: Time) -> Result<Guard, String> {
+        let Entry { voters, settings, longest } = entry;
         let stage = match voters.contains(node) {
             true if self.asks_to_replace => Stage::Replacing,
             true => Stage::New,
@@ -235,13 +260,28 @@ impl SimProcess {
         let admission = Admission::start(node, memory, self.random.u64(), voters);
         let admission = admission.map_err(|reason| format!("it was refused before: {reason}"))?;
         let (answers, openings, up) = (Vec::new(), Vec::new(), BTreeMap::new());
-        Ok(Guard { admission, written: 0, answers, openings, up, greets: false, starts_again: false })
+        let record = LeaseRecord::begin(self.leases.take(), settings, longest);
+        let waits_until = now + record.wait();
+        self.leases = Some(record);
+        let (greets, starts_again) = (false, false);
+        Ok(Guard {
+            admission,
+            written: 0,
+            answers,
+            openings,
+            up,
+            greets,
+            starts_again,
+            settings,
+            waits_until,
+        })
     }
 
     /// Starts the replica of this life from what the disk has.
     pub fn begin(&mut self, now: Nanos) -> Result<(), String> {
         let at = self.instant(now);
         let (Some(life), Some(_)) = (&mut self.life, self.node) else { return Ok(()) };
+        self.leases = self.leases.take().map(LeaseRecord::waited);
         let saved = match self.disk.open() {
             true => Saved::nothing(),
             false => self.disk.recover(|bytes| life.process.recode_record(bytes).is_ok()),
@@ -276,6 +316,12 @@ impl SimProcess {
     /// What its clocks show.
     pub fn instant(&self, now: Nanos) -> Instant {
         self.clock.read(self.incarnation, now)
+    }
+
+    /// Until when it waits for leases that it has granted with other settings, in true time.
+    pub fn waits_until(&self, now: Nanos) -> Option<Nanos> {
+        let until = self.life.as_ref()?.guard.as_ref()?.waits_until;
+        (until > self.instant(now).now).then(|| self.clock.true_time(self.incarnation, until))
     }
 
     /// When its next timer is due, in true time.

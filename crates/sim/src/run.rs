@@ -153,7 +153,7 @@ fn build(
     (far, trace): (bool, Trace),
     setup: Setup,
 ) -> Cluster {
-    let Setup { by_reach, timeouts, drift, furthest, consistency, .. } = setup;
+    let Setup { by_reach, others, timeouts, drift, furthest, consistency, .. } = setup;
     let least = timeouts.map_or(Reach::SHORTEST, Timeouts::least);
     let limits = by_reach[least.index()].limits;
     let can = protocol.capabilities();
@@ -225,6 +225,8 @@ fn build(
         nodes,
         members: members(options.nodes),
         by_reach,
+        others,
+        changed: false,
         timeouts,
         operator: Operator::new(members(options.nodes), members(nodes)),
         logs: groups.iter().map(|_| Logs::default()).collect(),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use quorate_blocks::leases::record::longest_lease;
 use quorate_blocks::reach::{Reach, Timeouts};
 use quorate_check::service::Limits;
 use quorate_core::settings::parse_duration;
@@ -54,6 +55,8 @@ const PARTS: (f64, &[&str]) = (0.3, &["prepare.bytes=1"]);
 pub(crate) struct Setup {
     /// The configurations at each reach that the run may come to, the shortest first.
     pub by_reach: Vec<GroupConfigs>,
+    /// The same with other waits, where an operator changes these and the run has any.
+    pub others: Option<Vec<GroupConfigs>>,
     pub timeouts: Option<Timeouts>,
     /// The bound on clock rates that they promise to survive.
     pub drift: f64,
@@ -85,12 +88,13 @@ pub(crate) fn configure(
     // What is drawn counts as stated, which wins over distances.
     let grows = timeouts == Some(Timeouts::Auto) || options.faults.named().contains(Kind::LongerTimeouts);
     let is_thin = options.faults.named().contains(Kind::ThinLinks);
-    let quick = (if far || is_thin || grows || first > Reach::SHORTEST { 0.0 } else { 0.5 }, QUICK);
+    let may_be_quick = !(far || is_thin || grows || first > Reach::SHORTEST);
+    let quick = (if may_be_quick { 0.5 } else { 0.0 }, QUICK);
+    let known = |word: &&str| given.effective().contains_key(word.split('=').next().unwrap_or_default());
     for (chance, corner) in CORNERS.iter().chain([&quick, &PARTS]) {
         if !random.chance(*chance) {
             continue;
         }
-        let known = |word: &&str| given.effective().contains_key(word.split('=').next().unwrap_or_default());
         if corner.iter().any(|word| !word.contains('=') && !known(word)) {
             continue;
         }
@@ -105,7 +109,33 @@ pub(crate) fn configure(
     }
     let furthest = options.topology.as_ref().map(|(_, topology)| topology.furthest()).unwrap_or_default();
     let furthest = if far { furthest.max(FAR) } else { furthest };
-    let mut settings = Settings::parse(&words)?;
+    let grown = (first, if grows { Reach::MOST_MEASURED.max(first) } else { first });
+    let (by_reach, drift, consistency) = tell(protocol, (&group, &words), grown, furthest)?;
+    let mut setup = Setup { by_reach, others: None, timeouts, drift, furthest, words, consistency };
+    if may_be_quick && options.faults.named().contains(Kind::OtherSettings) {
+        let quick: Vec<_> = QUICK.iter().filter(|word| known(word)).map(ToString::to_string).collect();
+        let is_quick = setup.words.len() > options.settings.len() && setup.words.contains(&quick[0]);
+        let words: Vec<_> = match is_quick {
+            true => setup.words.iter().filter(|word| !quick.contains(word)).cloned().collect(),
+            false => quick.iter().chain(&setup.words).cloned().collect(),
+        };
+        // Unless these do not go together with the rest.
+        if let Ok((others, drift, _)) = tell(protocol, (&group, &words), grown, furthest) {
+            setup = Setup { others: Some(others), drift: setup.drift.min(drift), ..setup };
+        }
+    }
+    Ok(setup)
+}
+
+/// What the machines of a group make of these settings at each reach, the bound on clock rates that they survive from
+/// the first reach to the last, and what holds of reads.
+fn tell(
+    protocol: &dyn AnyProtocol,
+    (group, words): (&Group, &[String]),
+    (first, last): (Reach, Reach),
+    furthest: Duration,
+) -> Result<(Vec<GroupConfigs>, f64, Consistency), SettingsError> {
+    let mut settings = Settings::parse(words)?;
     Timeouts::take(&mut settings)?;
     let each =
         |group: &Group| Reach::configure_each(&settings, |settings| protocol.configure(group, settings));
@@ -114,13 +144,13 @@ pub(crate) fn configure(
         true => each(&Group { rejoining: true, ..group.clone() }).ok(),
         false => None,
     };
-    let (members, joining) = (each(&group)?, each(&Group { joining: true, ..group.clone() })?);
+    let (members, joining) = (each(group)?, each(&Group { joining: true, ..group.clone() })?);
     let consistency = (protocol.capabilities().consistency)(&members[0].1);
-    let last = if grows { Reach::MOST_MEASURED.max(first) } else { first };
+    let digest = members[0].1.digest();
     // Of each group of replicas at each reach that the run may come to.
     let reaches = Reach::all().filter(|reach| (first..=last).contains(reach));
     let drifts = reaches.flat_map(|reach| {
-        let (settings, group) = (&settings, &group);
+        let settings = &settings;
         protocol.groups().into_iter().filter_map(move |protocol| {
             let mut own = settings.clone();
             reach.suggest(&mut own);
@@ -133,9 +163,10 @@ pub(crate) fn configure(
         members.into_iter().zip(joining).enumerate().map(|(reach, ((configs, settings), joining))| {
             let rejoining = rejoining.as_ref().map(|each| each[reach].0.clone());
             let limits = Limits::of(|name| duration(&settings, name), furthest);
-            GroupConfigs { configs, joining: joining.0, rejoining, limits }
+            let longest = longest_lease(settings.effective());
+            GroupConfigs { configs, joining: joining.0, rejoining, limits, settings: digest, longest }
         });
-    Ok(Setup { by_reach: by_reach.collect(), timeouts, drift, furthest, words, consistency })
+    Ok((by_reach.collect(), drift, consistency))
 }
 
 /// The ids of a group of so many nodes.

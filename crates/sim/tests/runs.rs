@@ -565,16 +565,16 @@ fn replicated() -> impl Iterator<Item = &'static str> {
     entries.map(|entry| entry.name)
 }
 
-/// One node after the other learns that the group needs longer timeouts, and starts again: meanwhile some have leases
-/// of the one length and some of the other.
+/// One node after the other learns that the group needs longer timeouts, and starts again; or the operator has changed
+/// the settings: meanwhile some have leases of the one length and some of the other.
 #[test]
-fn timeouts_become_longer_under_all_kinds_of_faults() {
-    for protocol in replicated() {
-        let faults = "all,longer-timeouts,follower-crashes".parse().unwrap();
-        assert_passes(protocol, &Options { faults, runs: 15, ..Options::default() });
-    }
-    for settings in READS {
-        assert_passes("raft", &raft(settings, "all,longer-timeouts,follower-crashes", 15));
+fn leases_change_under_all_kinds_of_faults() {
+    for faults in ["all,longer-timeouts,follower-crashes", "all,other-settings"] {
+        for protocol in replicated() {
+            let faults = faults.parse().unwrap();
+            assert_passes(protocol, &Options { faults, runs: 15, ..Options::default() });
+        }
+        READS.iter().for_each(|settings| assert_passes("raft", &raft(settings, faults, 15)));
     }
 }
 

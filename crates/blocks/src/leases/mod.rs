@@ -16,6 +16,7 @@ use crate::leases::lease::{Grantee, Grantor, LeaseConfig, Message};
 use crate::membership::Configuration;
 
 pub mod lease;
+pub mod record;
 
 /// See the file comment.
 #[derive(Debug)]

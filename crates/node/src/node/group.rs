@@ -46,10 +46,11 @@ impl<F: Frontend> Loop<F> {
             }
             None => {
                 info!(
-                    "the replica starts: a majority of the others knows no other data directory of this node"
+                    "the replica starts: a majority of the others knows no other data directory of this node, and no \
+                     lease of other settings binds it"
                 );
                 self.machines.begin();
-                self.transport.introduce_again(now);
+                self.transport.take_part(now);
             }
         }
         Ok(())

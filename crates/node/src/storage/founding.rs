@@ -12,7 +12,7 @@ use super::background::Background;
 use super::error::{Failure, StorageError};
 use super::files::{Dir, Disk};
 use super::identity::{self, Identity, Lock, Logged};
-use super::memo::Memo;
+use super::memo::{self, Memo};
 use super::pool::Pool;
 use super::recovery::Start;
 use super::{FIRST_SEGMENT, Options, draw, make_directory, segment, snapshot, sync_directory};
@@ -92,7 +92,7 @@ fn fill(dir: &Dir, identity: &Identity, saved: Saved<Payload>, memo: &[u8]) -> R
     snapshot::create(dir, start.sequence, 0)?;
     snapshot::write(dir, digest, start, (snapshot, records), &background, &written)?;
     snapshot::publish(dir, start, &pool)?;
-    Memo::new(dir.clone()).write(memo)?;
+    Memo::new(dir.clone(), memo::ADMISSION).write(memo)?;
     identity.publish(dir)
 }
 
@@ -101,7 +101,7 @@ fn clear(dir: &Dir) {
     for name in dir.list().unwrap_or_default() {
         if segment::index_of(&name).is_some()
             || snapshot::sequence_of(&name).is_some()
-            || name == super::memo::NAME
+            || memo::is_memo(&name)
         {
             // What is left is named when the directory is used again.
             let _ = dir.remove(&name);

@@ -252,7 +252,8 @@ impl LevelMark {
 /// Whether a file may be in a directory whose making was interrupted, or that is otherwise as good as empty.
 fn is_leftover(dir: &Dir, name: &str) -> bool {
     match name {
-        LOCK | "lost+found" | memo::NAME => true,
+        LOCK | "lost+found" => true,
+        name if memo::is_memo(name) => true,
         name if name.ends_with(".tmp") => true,
         name if segment::index_of(name) == Some(1) => segment_is_blank(dir, name),
         _ => false,
@@ -269,7 +270,7 @@ pub(super) fn remove_unfinished(dir: &Dir) -> Result<(), Failure> {
     for name in dir.list()? {
         let stem = name.strip_suffix(".tmp").unwrap_or("");
         let ours = stem == NAME
-            || stem == memo::NAME
+            || memo::is_memo(stem)
             || segment::index_of(stem).is_some()
             || snapshot::sequence_of(stem).is_some();
         if ours {

@@ -1,5 +1,6 @@
-//! A small file that is replaced as a whole: what a node remembers of its own and the others' data directories. It is
-//! synced whatever `--durability` says, because it is written only when a process starts or a peer has restarted.
+//! A small file that is replaced as a whole. There are two: what a node remembers of its own and the others' data
+//! directories, and of the leases that it has granted. They are synced whatever `--durability` says, because they are
+//! written only when a process starts, has waited, or a peer has restarted.
 //!
 //! ```text
 //! "QRTEMEM1"   CRC32C: u32   content
@@ -17,8 +18,16 @@ use super::error::{Failure, StorageError};
 use super::files::Dir;
 use super::log::Waker;
 
-/// Its name in the data directory.
-pub(super) const NAME: &str = "admission";
+/// Of data directories: [`quorate_blocks::admission::Memory`].
+pub(super) const ADMISSION: &str = "admission";
+/// Of leases: [`quorate_blocks::leases::record::LeaseRecord`].
+pub(super) const LEASES: &str = "leases";
+
+/// Whether a file has such a name.
+pub(super) fn is_memo(name: &str) -> bool {
+    [ADMISSION, LEASES].contains(&name)
+}
+
 const MAGIC: &[u8; 8] = b"QRTEMEM1";
 const HEADER: usize = MAGIC.len() + 4;
 /// Content beyond this is not ours.
@@ -27,39 +36,40 @@ const LONGEST: u64 = 1 << 20;
 /// After a failure, which a full disk may be: nothing that waits for the file goes on meanwhile.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// The file of one directory.
+/// One such file of a directory.
 #[derive(Clone)]
 pub struct Memo {
     dir: Dir,
+    name: &'static str,
 }
 
 impl std::fmt::Debug for Memo {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Memo({})", self.dir.path(NAME).display())
+        write!(f, "Memo({})", self.dir.path(self.name).display())
     }
 }
 
 impl Memo {
-    pub(super) fn new(dir: Dir) -> Memo {
-        Memo { dir }
+    pub(super) fn new(dir: Dir, name: &'static str) -> Memo {
+        Memo { dir, name }
     }
 
     /// The error that says that the file should be there, and why.
     pub fn missing(&self, evidence: &str) -> StorageError {
-        StorageError::Missing { path: self.dir.path(NAME), evidence: evidence.to_owned() }
+        StorageError::Missing { path: self.dir.path(self.name), evidence: evidence.to_owned() }
     }
 
     /// The error that says that the content makes no sense.
     pub fn damaged(&self, what: impl Into<String>) -> StorageError {
-        StorageError::corrupt(self.dir.path(NAME), HEADER as u64, what)
+        StorageError::corrupt(self.dir.path(self.name), HEADER as u64, what)
     }
 
     /// The content; `None` if the file was never written.
     pub fn read(&self) -> Result<Option<Bytes>, StorageError> {
-        if !self.dir.list()?.iter().any(|name| name == NAME) {
+        if !self.dir.list()?.iter().any(|name| name == self.name) {
             return Ok(None);
         }
-        let file = self.dir.open(NAME)?;
+        let file = self.dir.open(self.name)?;
         let damaged = |what: &str| Err(StorageError::corrupt(file.path(), 0, what));
         if file.len()? > LONGEST {
             return damaged("it is longer than any file of this name");
@@ -81,11 +91,11 @@ impl Memo {
         let mut bytes = MAGIC.to_vec();
         bytes.extend_from_slice(&crc32c::crc32c(content).to_le_bytes());
         bytes.extend_from_slice(content);
-        let unfinished = format!("{NAME}.tmp");
+        let unfinished = format!("{}.tmp", self.name);
         let file = self.dir.create(&unfinished)?;
         file.write_slice(&bytes, 0)?;
         file.sync()?;
-        self.dir.publish(&unfinished, NAME)
+        self.dir.publish(&unfinished, self.name)
     }
 
     /// Writes from now on in a thread of its own, so that a slow disk does not stop the event loop. `waker` is called
@@ -183,7 +193,10 @@ impl Shared {
                 }
                 Err(_) if next.stop => return,
                 Err(error) => {
-                    warn!("no peer that has restarted is let in until this works: {error}");
+                    match memo.name {
+                        ADMISSION => warn!("no peer that has restarted is let in until this works: {error}"),
+                        _ => warn!("the next start will wait for leases once more: {error}"),
+                    }
                     next.content.get_or_insert((number, content));
                     next = self.ready.wait_timeout(next, AGAIN).unwrap_or_else(PoisonError::into_inner).0;
                 }

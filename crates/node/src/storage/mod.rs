@@ -128,8 +128,10 @@ pub struct Opened {
     pub log: Log,
     /// The directory's identity: 128 random bits, drawn when it was made.
     pub disk: u128,
-    /// What is remembered beside the log.
-    pub memo: Memo,
+    /// What is remembered of data directories.
+    pub admission: Memo,
+    /// What is remembered of leases.
+    pub leases: Memo,
     /// What to mark the directory with when the group's feature level rises.
     pub mark: LevelMark,
 }
@@ -149,8 +151,9 @@ pub fn open(options: &Options, waker: Waker) -> Result<Opened, StorageError> {
     let Found { identity, restarted, snapshot, records, kept } = find(&dir, options, fresh, true)?;
     let log = Log::start(kept, Some(lock), options.queue_bytes, waker)?;
     let Identity { cluster, disk, .. } = identity;
-    let (memo, mark) = (Memo::new(dir.clone()), LevelMark::new(dir, identity));
-    Ok(Opened { cluster, restarted, snapshot, records, log, disk, memo, mark })
+    let [admission, leases] = [memo::ADMISSION, memo::LEASES].map(|name| Memo::new(dir.clone(), name));
+    let mark = LevelMark::new(dir, identity);
+    Ok(Opened { cluster, restarted, snapshot, records, log, disk, admission, leases, mark })
 }
 
 /// A random number, the identity of a new directory.

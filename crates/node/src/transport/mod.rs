@@ -223,8 +223,11 @@ impl Transport {
         }
     }
 
-    /// This node takes part from now on: tells all peers.
-    pub(crate) fn introduce_again(&mut self, now: Time) {
+    /// This node takes part from now on: remembers for what it has waited, and tells all peers.
+    pub(crate) fn take_part(&mut self, now: Time) {
+        if let Some(guard) = &mut self.guard {
+            guard.take_part();
+        }
         self.links.values_mut().for_each(|link| link.greet_again(now));
     }
 

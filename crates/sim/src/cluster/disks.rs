@@ -123,7 +123,7 @@ impl Cluster {
             }
             _ => {
                 at.disk.wipe();
-                at.memory = None;
+                (at.memory, at.leases) = (None, None);
             }
         }
         at.asks_to_replace = kind == Kind::ReplacedDisks;

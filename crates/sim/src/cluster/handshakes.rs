@@ -32,6 +32,8 @@ pub(crate) struct Handshake {
     /// The epoch of the receiver's life that it answers.
     answers: Option<u64>,
     said: Introduction,
+    /// A digest of the sender's settings.
+    settings: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,7 +122,7 @@ impl Cluster {
             admission.on_bound(node(peer));
         }
         let answered: Vec<_> = answers.extract_if(.., |(.., after)| admission.is_durable(*after)).collect();
-        let (runs, more) = (admission.may_run(), admission.revision() > *written);
+        let (admitted, more) = (admission.may_run(), admission.revision() > *written);
         for (peer, epoch, _) in answered {
             self.post_handshake(Step::Welcome, host, peer, Some(epoch));
         }
@@ -128,7 +130,10 @@ impl Cluster {
             // The node may be admitted now, which must be durable before its replica starts.
             return self.remember(host);
         }
-        if runs && self.hosts[host].replica().is_none() {
+        if admitted
+            && self.hosts[host].replica().is_none()
+            && self.hosts[host].waits_until(self.now).is_none()
+        {
             self.begin(host);
         }
     }
@@ -171,11 +176,11 @@ impl Cluster {
     fn post_handshake(&mut self, step: Step, host: usize, to: usize, answers: Option<u64>) {
         let epoch = self.hosts[host].epoch;
         let Some(guard) = self.guard(host) else { return };
-        let said = guard.admission.introduction();
+        let (said, settings) = (guard.admission.introduction(), guard.settings);
         let size = || 64;
         let [first, second] = self.network.send((host, to), Class::Urgent, self.now, size, &mut self.counts);
         for at in [first, second].into_iter().flatten() {
-            let message = Handshake { step, from: (host, epoch), to, answers, said: said.clone() };
+            let message = Handshake { step, from: (host, epoch), to, answers, said: said.clone(), settings };
             self.queue.push(at, Event::Introduced(Box::new(message)));
         }
     }
@@ -192,7 +197,8 @@ impl Cluster {
         // A connection ends with either process, but what it has carried before may still be read.
         let is_over = self.hosts[from].epoch != epoch;
         let is_stale = message.answers.is_some_and(|answers| answers != *own || is_over);
-        let Some(guard) = self.guard(host).filter(|guard| !is_stale && guard.admission.may_speak()) else {
+        let listens = |guard: &&mut Guard| guard.settings == message.settings && guard.admission.may_speak();
+        let Some(guard) = self.guard(host).filter(|guard| !is_stale && listens(guard)) else {
             return;
         };
         let replaced = guard.disk_of(node(from)).filter(|known| *known != message.said.life.disk);

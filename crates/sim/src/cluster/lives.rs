@@ -7,7 +7,7 @@ use quorate_runtime::AnyProcess;
 use super::{Cluster, Event, LAW_SAMPLE};
 use crate::disk::{Progress, StoredImage};
 use crate::faults::Kind;
-use crate::process::{SimClocks, SimProcess};
+use crate::process::{Entry, SimClocks, SimProcess};
 
 impl Cluster {
     pub(super) fn start(&mut self, host: usize) {
@@ -16,15 +16,21 @@ impl Cluster {
             return;
         }
         self.trace.mix(self.now ^ host as u64);
-        let (configs, voters) =
-            (self.configs_of(host), Some(self.members).filter(|_| self.can.diskless != Diskless::All));
-        if let Err(what) = self.hosts[host].start(self.now, configs, voters) {
+        let told = self.at_reach(at.reach());
+        let (voters, settings, longest) = (self.members, told.settings, told.longest);
+        let entry = Some(Entry { voters, settings, longest }).filter(|_| self.can.diskless != Diskless::All);
+        let configs = self.configs_of(host);
+        if let Err(what) = self.hosts[host].start(self.now, configs, entry) {
             self.fail("disk", what);
             return;
         }
         let at = &self.hosts[host];
         self.trace
             .line(self.now, at, || format!("starts, life {}, proxy {}", at.incarnation, at.proxy_name()));
+        if let Some(until) = at.waits_until(self.now) {
+            self.trace.line(self.now, at, || "waits for leases of other settings".to_owned());
+            self.queue.push(until, Event::Waited { host, epoch: at.epoch });
+        }
         self.hear(host);
         self.wake(host);
         self.set_wake(host);

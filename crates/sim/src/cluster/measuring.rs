@@ -34,7 +34,8 @@ pub(crate) struct Echo {
 impl Cluster {
     /// What the machines are told at a reach.
     pub(super) fn at_reach(&self, reach: Reach) -> &GroupConfigs {
-        &self.by_reach[reach.index()]
+        let others = self.others.as_ref().filter(|_| self.changed);
+        &others.unwrap_or(&self.by_reach)[reach.index()]
     }
 
     /// A node finds out that it needs longer timeouts.
@@ -69,6 +70,12 @@ impl Cluster {
         });
         let limits = self.at_reach(reach).limits;
         self.service.widen(limits);
+        let down = self.random.range(RESTART);
+        self.kill(host, down);
+    }
+
+    /// The operator starts a node again, which then has the present settings.
+    pub(super) fn reconfigure(&mut self, host: usize) {
         let down = self.random.range(RESTART);
         self.kill(host, down);
     }

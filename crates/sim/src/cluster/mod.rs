@@ -31,6 +31,7 @@ mod turn;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use handshakes::Handshake;
@@ -169,6 +170,16 @@ pub(crate) enum Event {
     },
     /// A question how far away a node is, or its answer, arrives.
     Echo(Echo),
+    /// A node has waited for the end of leases that it may have granted with other settings.
+    Waited {
+        host: usize,
+        epoch: u64,
+    },
+    /// The operator starts a node again, with other settings.
+    Reconfigure {
+        host: usize,
+        epoch: u64,
+    },
     /// The operator replaces a member that was refused.
     Replace {
         host: usize,
@@ -192,6 +203,10 @@ pub(crate) struct GroupConfigs {
     pub rejoining: Option<Arc<dyn ConfiguredProtocol>>,
     /// How soon they promise to serve.
     pub limits: Limits,
+    /// A digest of their settings, as processes compare it.
+    pub settings: u64,
+    /// How long something binds at most that was promised under these.
+    pub longest: Duration,
 }
 
 /// A cluster with everything around it.
@@ -209,6 +224,10 @@ pub(crate) struct Cluster {
     pub members: NodeSet,
     /// What its machines are told at each reach.
     pub by_reach: Vec<GroupConfigs>,
+    /// The same with other settings, which processes have that start once an operator has changed them.
+    pub others: Option<Vec<GroupConfigs>>,
+    /// Whether an operator has.
+    pub changed: bool,
     /// Where timeouts come from, if that is given: else nobody measures anything.
     pub timeouts: Option<Timeouts>,
     pub operator: Operator,
@@ -340,6 +359,16 @@ impl Cluster {
                 }
             }
             Event::Introduced(message) => self.introduced(*message),
+            Event::Waited { host, epoch } => {
+                if self.hosts[host].epoch == epoch {
+                    self.remember(host);
+                }
+            }
+            Event::Reconfigure { host, epoch } => {
+                if self.hosts[host].epoch == epoch {
+                    self.reconfigure(host);
+                }
+            }
             Event::StartAgain { host, epoch } => {
                 if self.hosts[host].epoch == epoch {
                     self.start_again(host);

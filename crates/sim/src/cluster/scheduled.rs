@@ -125,6 +125,19 @@ impl Cluster {
                     self.kill(other, down);
                 }
             }
+            Action::Reconfigure if self.others.is_some() => {
+                self.counts.add(kind);
+                self.changed = !self.changed;
+                let limits = self.at_reach(self.hosts[host].reach()).limits;
+                self.service.widen(limits);
+                for other in 0..self.nodes {
+                    // Those that are down have the new settings when they come back.
+                    let at = if other == host { until.min(self.heal_at) } else { self.now };
+                    let epoch = self.hosts[other].epoch;
+                    self.queue.push(at, Event::Reconfigure { host: other, epoch });
+                }
+            }
+            Action::Reconfigure => {}
             // Counted where a disk is damaged.
             Action::Damage { all } => self.damage(kind, host, length, all),
             Action::Pause => {

@@ -45,6 +45,9 @@ caught! { "multipaxos",
     // Timeouts that become longer.
     a_node_that_restarts_with_shorter_timeouts_than_it_had: "reach/forgotten",
         under "longer-timeouts,follower-crashes", at 5;
+    // Leases that become shorter.
+    a_node_that_takes_part_before_the_leases_of_other_settings_have_ended: "leases/other-settings-at-once",
+        under "other-settings", at 0;
     // Reads that may be so old.
     an_age_that_counts_from_the_answer: "freshness/by-arrival" with &["heartbeat=20ms"], of 5,
         under "slow-links,reordering", at 374;

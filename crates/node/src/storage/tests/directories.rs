@@ -148,11 +148,11 @@ fn a_directory_keeps_its_identity_and_two_have_different_ones() {
 fn what_is_remembered_beside_the_log_is_replaced_as_a_whole_and_damage_is_refused() {
     let scratch = tempfile::tempdir().unwrap();
     let options = options_in(&scratch);
-    let memo = open_quietly(&options).unwrap().memo;
+    let memo = open_quietly(&options).unwrap().admission;
     assert_eq!(memo.read().unwrap(), None);
     memo.write(b"first").unwrap();
     memo.write(b"second").unwrap();
-    let memo = open_quietly(&options).unwrap().memo;
+    let memo = open_quietly(&options).unwrap().admission;
     assert_eq!(memo.read().unwrap().unwrap(), "second");
     let path = options.directory.join("admission");
     let bytes = std::fs::read(&path).unwrap();
