@@ -7,6 +7,7 @@
 //! | `segment` | how records lie in files |
 //! | `pool` | segments that are used again |
 //! | `recovery` | what is left after a crash: the argument why a torn tail is cut and a loss is refused |
+//! | `witness` | evidence of what was durable, beside the log |
 //! | `snapshot` | checkpoints: written piece by piece, read piece by piece |
 //! | `identity` | whose directory it is, and that one process has it |
 //! | `memo` | a small file that is replaced as a whole |
@@ -32,6 +33,7 @@ mod segment;
 mod snapshot;
 #[cfg(test)]
 mod tests;
+mod witness;
 mod writer;
 
 use std::io::{self, ErrorKind};
@@ -50,6 +52,7 @@ use identity::{Identity, Lock, Logged};
 use log::Kept;
 use pool::Pool;
 use recovery::Start;
+use witness::Witness;
 use writer::{Mode, Writer};
 
 pub use error::{Failure, StorageError};
@@ -232,7 +235,7 @@ fn find(dir: &Dir, options: &Options, fresh: u128, background: bool) -> Result<F
     let newest = dir.list()?.iter().filter_map(|name| snapshot::sequence_of(name)).max();
     let checkpoint = newest.map(|sequence| snapshot::read(dir, digest, sequence)).transpose()?;
     let start = checkpoint.as_ref().map_or(Start { segment: 1, sequence: 1 }, |checkpoint| checkpoint.start);
-    let mut recovered = recovery::recover(dir, digest, start)?;
+    let mut recovered = recovery::recover(dir, digest, start, Witness::read(dir, digest)?)?;
     if recovered.cut > 0 {
         warn!(
             bytes = recovered.cut,

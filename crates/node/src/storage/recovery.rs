@@ -15,9 +15,10 @@
 //!   frame contradicts a torn tail. Everything from *e* on is cut, valid frames included: they belong to the
 //!   same unfinished write (had its sync ended, and had anything been written since, that frame would say so).
 //!
-//! What is left open is the last write before a crash: if its sync ended, nothing was written after it, and the disk
-//! later damages it, no frame bears witness. To keep that window short the log writes a *mark* when it has been
-//! idle for a moment and when it is closed: a frame that says only "all before me is durable".
+//! What is left open is what was written last before a crash: if its sync ended, and the disk later damages it with
+//! all that was written after it, no frame bears witness. To keep that window short the log writes a *mark* when it has
+//! been idle for a moment and when it is closed: a frame that says only "all before me is durable". It lies in the same
+//! block as the records that it is for, mostly, so the same is written into a file of its own (`witness`).
 //!
 //! Several segments change nothing in this, because a segment is synced before the next one is written to: any frame
 //! in the next one is evidence for all of the one before. A segment that is missing shows as a gap in the indices,
@@ -64,8 +65,14 @@ pub(super) struct Recovered {
     pub(super) cut: u64,
 }
 
-/// Reads the log from a start on, decides what damage means, and repairs a torn tail.
-pub(super) fn recover(dir: &Dir, identity: u64, start: Start) -> Result<Recovered, StorageError> {
+/// Reads the log from a start on, decides what damage means, and repairs a torn tail. `witness`: the last record that
+/// is known to have been durable.
+pub(super) fn recover(
+    dir: &Dir,
+    identity: u64,
+    start: Start,
+    witness: u64,
+) -> Result<Recovered, StorageError> {
     let indices: Vec<u64> = dir.list()?.iter().filter_map(|name| segment::index_of(name)).collect();
     let mut expected = start.segment;
     for &index in indices.iter().filter(|&&index| index >= start.segment) {
@@ -81,7 +88,7 @@ pub(super) fn recover(dir: &Dir, identity: u64, start: Start) -> Result<Recovere
         identity,
         records: Vec::new(),
         next: start.sequence,
-        synced: start.sequence - 1,
+        synced: witness.max(start.sequence - 1),
         segments: Vec::new(),
         tail: None,
         end: None,
@@ -102,7 +109,7 @@ struct Reading {
     records: Vec<Bytes>,
     /// The record that is looked for.
     next: u64,
-    /// The last record that a frame says was durable (*S* in the file comment).
+    /// The last record that a frame, or the witness, says was durable (*S* in the file comment).
     synced: u64,
     segments: Vec<Read>,
     /// Where the valid frames end.
@@ -198,7 +205,6 @@ impl Reading {
 
     fn finish(self) -> Result<Recovered, StorageError> {
         if let Some((file, offset, flaw)) = self.end
-            && self.broken
             && self.synced >= self.next
         {
             let what = meaning(flaw, self.next, self.synced);

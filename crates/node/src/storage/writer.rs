@@ -20,6 +20,7 @@ use super::files::{Dir, Handle};
 use super::pool::Pool;
 use super::recovery::{Recovered, Start};
 use super::segment::{self, FRAME, HEADER, Place, Segment, frame_len};
+use super::witness::Witness;
 
 /// A group is no larger (but for a single record), so that waiting for the disk stays short.
 const GROUP: u64 = 16 << 20;
@@ -61,6 +62,8 @@ pub(super) struct Writer {
     next: u64,
     /// Records before this one are covered by a mark.
     marked: u64,
+    /// Where nothing is synced, nothing is durable.
+    witness: Option<Witness>,
 }
 
 /// A spare that could not be made is no reason to stop: what is written has room in the present segment. It is tried
@@ -90,6 +93,10 @@ impl Writer {
         let Recovered { next, segment, offset, begun, spares, .. } = recovered;
         let (file, mut blocks) = (open(&dir, mode, &segment)?, Blocks::new());
         blocks.resume(&segment.file, offset)?;
+        let mut witness = mode.sync.then(|| Witness::new(dir.clone(), identity));
+        if let Some(witness) = &mut witness {
+            witness.say(next - 1);
+        }
         let mut writer = Writer {
             place: Place::new(identity, segment.index),
             file,
@@ -107,6 +114,7 @@ impl Writer {
             short: None,
             next,
             marked: 0,
+            witness,
         };
         writer.order_spare()?;
         Ok(writer)
@@ -174,6 +182,10 @@ impl Writer {
             self.blocks.push(&self.file, &self.place.mark(self.offset, self.next))?;
             self.blocks.flush(&self.file)?;
             self.offset += FRAME as u64;
+        }
+        let last = self.last();
+        if let Some(witness) = &mut self.witness {
+            witness.say(last);
         }
         Ok(())
     }

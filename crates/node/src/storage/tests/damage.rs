@@ -98,6 +98,33 @@ fn a_frame_vouches_for_what_was_synced_before_it_was_written_and_no_more() {
     }
 }
 
+/// Records, and the mark behind them, lie in one block: what was durable says a file of its own.
+#[test]
+fn the_last_block_of_a_log_that_was_idle_is_no_torn_tail() {
+    let memory = Memory::new(1);
+    let mut replica = Replica::open(&memory, &options(), &Remains::none()).unwrap();
+    for number in 0..20 {
+        replica.append(&[vec![number; 40].into()]).unwrap();
+    }
+    replica.kept.writer.mark().unwrap();
+    let (remains, mut random) = (replica.remains(), Random::new(3));
+    let damage = |fill: &mut dyn FnMut() -> u8| {
+        let left = memory.after_kill();
+        left.edit("wal-0000000001", |bytes| {
+            bytes[segment::HEADER..segment::HEADER + BLOCK].iter_mut().for_each(|byte| *byte = fill());
+        });
+        left
+    };
+    for left in [damage(&mut || 0), damage(&mut || random.range(0..256) as u8)] {
+        let error = Replica::open(&left, &options(), &remains).err().expect("refused");
+        assert!(error.to_string().contains("records up to 20 were durable"), "{error}");
+        // Of another directory, or not there: it says nothing.
+        left.edit("durable", |bytes| bytes[12] ^= 1);
+        let reopened = Replica::open(&left, &options(), &Remains::none()).unwrap();
+        assert!(reopened.history.is_empty());
+    }
+}
+
 #[test]
 fn a_segment_or_snapshot_that_is_gone_or_not_itself_is_refused() {
     let (memory, remains) = full_disk();
