@@ -13,7 +13,7 @@
 
 use bytes::Bytes;
 use quorate_blocks::clients::{PendingRead, ReadBatches, WaitingReads};
-use quorate_blocks::prefix_log::ReplicatedLog;
+use quorate_blocks::prefix_log::{Entry, ReplicatedLog};
 use quorate_blocks::writes::{Writes, Written};
 use quorate_core::{Context, NodeId, Random, mutation};
 
@@ -47,13 +47,24 @@ impl ApportionedReads {
         self.asked.check();
         self.placed.check();
         assert!(self.seen <= log.entries.last().0, "entries that are not in the log write nothing");
+        let seen = log.entries.iter(log.state.applied() + 1).take_while(|(index, _)| *index <= self.seen);
+        for (index, held) in seen {
+            let written = self.writes.of(index).cloned().unwrap_or_default();
+            assert!(written == written_by(&held.entry), "entry {index} writes what it was seen to write");
+        }
     }
+}
+
+fn written_by(entry: &Entry) -> Written {
+    entry.value.whole().map_or_else(Written::everything, Written::by)
 }
 
 impl Replica {
     /// Entries have gone from the log.
     pub(super) fn forget_writes(&mut self) {
-        if let Some(apportioned) = &mut self.apportioned {
+        if let Some(apportioned) = &mut self.apportioned
+            && !mutation::active("craq/writes-that-are-gone")
+        {
             (apportioned.writes, apportioned.seen) = (Writes::default(), 0);
         }
     }
@@ -64,8 +75,7 @@ impl Replica {
         let (applied, entries) = (self.log.state.applied(), &self.log.entries);
         writes.executed(applied);
         for (index, held) in entries.iter(applied.max(*seen) + 1) {
-            let written = held.entry.value.whole().map_or_else(Written::everything, Written::by);
-            writes.set(index, written);
+            writes.set(index, written_by(&held.entry));
         }
         *seen = entries.last().0;
     }
