@@ -124,3 +124,20 @@ fn a_reader_without_leases() {
 fn eager_reads_that_ask_nobody() {
     crate::assert_reads_alone("chain", " reads=eager-alr", "eager-alr/ask-nobody");
 }
+
+/// What the tail has committed meanwhile is lost: its candidate lacks it. (The conversation is one of CRAQ, where the
+/// tail promises a reader something as well.)
+#[test]
+fn a_ballot_that_is_promised_though_the_own_log_has_grown() {
+    let text = trace!("chain/craq", "log-that-grows-meanwhile");
+    let is_lost = |text: &str| text.contains("r2 persist Promised") && text.contains("r2 outside");
+    crate::assert_goes_wrong("craq", "epochs/own-log-has-grown", text, is_lost);
+}
+
+/// It was executed before the tail heard of an epoch in which another value was committed.
+#[test]
+fn a_read_of_an_earlier_epoch_that_is_asked_about_in_the_next_one() {
+    let text = trace!("chain", "question-of-an-earlier-epoch");
+    let is_stale = |text: &str| text.contains("p3 #3 = Value(Some(b\"blue\"))");
+    crate::assert_goes_wrong("chain", "eager-alr/asked-in-another-epoch", text, is_stale);
+}
