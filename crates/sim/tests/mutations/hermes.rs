@@ -182,3 +182,28 @@ fn an_epoch_that_begins_without_one_who_has_everything() {
     crate::assert_goes_wrong("hermes", "hermes/gather-from-anybody", text, is_stale);
     crate::assert_goes_wrong("hermes", "hermes/lost-in-silence", text, is_stale);
 }
+
+/// Its client has been told that it is committed, and another member still reads what was before.
+#[test]
+fn an_acknowledgement_of_another_version() {
+    let text = trace!("hermes", "acknowledgement-of-another-version");
+    let is_told =
+        |text: &str| text.split("get p2 color").next().is_some_and(|before| before.contains("-> p1 Answer"));
+    crate::assert_goes_wrong("hermes", "hermes/any-ack", text, is_told);
+}
+
+/// One that was left out has a later one of the same key, which was never committed.
+#[test]
+fn a_version_that_is_replayed_under_the_number_of_an_earlier_epoch() {
+    let text = trace!("hermes", "version-of-an-earlier-epoch");
+    let is_lost = |text: &str| text.contains("p2 #4 = Value(Some(b\"red\"))");
+    crate::assert_goes_wrong("hermes", "hermes/replayed-as-it-was", text, is_lost);
+}
+
+/// The shadow takes itself for whole, and lacks the keys before.
+#[test]
+fn a_page_that_answers_a_question_of_a_former_life() {
+    let text = trace!("hermes", "page-of-a-former-life");
+    let lacks = |text: &str| text.contains("r3 live leader r1 ballot 3.1 committed 4 applied 4");
+    crate::assert_goes_wrong("hermes", "hermes/any-page", text, lacks);
+}

@@ -103,3 +103,11 @@ fn a_leader_that_waits_for_ever_for_whom_it_hands_over_to() {
 fn reads_that_are_not_asked_again_while_writes_go_on() {
     crate::assert_stands_still("zab", "proxy/reads-wait-for-writes", 5, 109);
 }
+
+/// It leads in an epoch that nobody has accepted but itself, and another may do so too.
+#[test]
+fn an_acceptance_of_an_earlier_epoch() {
+    let text = trace!("zab", "acceptance-of-an-earlier-epoch");
+    let leads = |text: &str| text.contains("r1 leader leader r1 ballot 2");
+    assert_goes_wrong("zab", "zab/ack-epochs-of-an-earlier-epoch", text, leads);
+}
