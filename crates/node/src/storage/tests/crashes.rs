@@ -180,3 +180,59 @@ fn on_a_disk_that_is_nearly_full_no_segment_is_kept_to_be_used_again() {
     }
     assert_eq!(kept, [(false, true), (false, false), (false, false), (false, true)]);
 }
+
+/// What is written behind its end makes the file longer, and syncing that costs as much again.
+#[test]
+fn a_segment_is_filled_to_its_end_and_no_further() {
+    let rest = SMALLEST_SEGMENT as usize - segment::HEADER - 2 * segment::FRAME;
+    for len in [rest, rest + 1] {
+        let memory = Memory::new(1);
+        let mut replica = Replica::open(&memory, &options(), &Remains::none()).unwrap();
+        replica.append(&["".into(), vec![9; len].into()]).unwrap();
+        replica.kept.writer.mark().unwrap();
+        assert_eq!(memory.read("wal-0000000001").len() as u64, SMALLEST_SEGMENT, "{len} bytes");
+        let left = memory.after_power_loss(&mut Random::new(1));
+        Replica::open(&left, &options(), &replica.remains()).unwrap();
+    }
+}
+
+/// Nothing of such a file is to be given back, and so nothing else syncs it.
+#[test]
+fn a_checkpoint_that_fills_its_last_block_is_durable_when_it_has_its_name() {
+    let memory = Memory::new(1);
+    let mut replica = Replica::open(&memory, &options(), &Remains::none()).unwrap();
+    let start = replica.kept.writer.cut().unwrap();
+    let Kept { dir, identity, pool, .. } = &replica.kept;
+    // With header, footer, and its own frame: a block.
+    let record = Bytes::from(vec![7; BLOCK - 48 - 36 - 16]);
+    let (content, written) = ((None, vec![Payload::Whole(record.clone())]), AtomicU64::new(0));
+    snapshot::create(dir, start.sequence, 0).unwrap();
+    snapshot::write(dir, *identity, start, content, &Background::hurried(), &written).unwrap();
+    snapshot::publish(dir, start, pool).unwrap();
+    assert_eq!(memory.read(&snapshot::name(start.sequence)).len(), BLOCK);
+    for seed in 0..20 {
+        let left = memory.after_power_loss(&mut Random::new(seed));
+        let dir = Dir::new(Path::new("/data"), Arc::new(left));
+        let read = snapshot::read(&dir, *identity, start.sequence).unwrap();
+        assert_eq!(read.records, std::slice::from_ref(&record), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_memo_is_the_last_that_was_written_or_the_one_that_was_being_written() {
+    let memo = |memory: &Memory| Memo::new(Dir::new(Path::new("/data"), Arc::new(memory.clone())));
+    for dies_after in 0.. {
+        let memory = Memory::new(dies_after);
+        memo(&memory).write(b"first").unwrap();
+        memory.fail(Faults { dies_after: Some(dies_after), ..Faults::default() });
+        let done = memo(&memory).write(b"second").is_ok();
+        for seed in 0..20 {
+            let left = memory.after_power_loss(&mut Random::new(seed));
+            let read = memo(&left).read().unwrap().expect("one was written");
+            assert!(read == "second" || (read == "first" && !done), "{read:?} of {dies_after} changes");
+        }
+        if done {
+            break;
+        }
+    }
+}
