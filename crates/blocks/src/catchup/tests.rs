@@ -1,6 +1,7 @@
 //! Whom a replica that is behind asks, and when.
 
 use super::*;
+use crate::batch::Batch;
 
 fn node(id: u64) -> NodeId {
     NodeId::new(id).unwrap()
@@ -160,4 +161,24 @@ fn those_who_know_most_are_asked_first_and_those_who_know_nothing_more_never() {
     informants.hear(node(3), 7);
     assert_eq!(informants.sources(4), [node(3), node(2), node(1)], "the last to say so is there");
     assert!(informants.know_more(6) && !informants.know_more(7) && informants.sources(7).is_empty());
+}
+
+#[test]
+fn a_snapshot_that_is_another_than_it_was_called_does_not_count() {
+    let mut state = Replicated::default();
+    state.apply(1, &Batch::noop(), |_| {}, |_| {});
+    let (own, image) = (state.image_id(), state.freeze());
+    for (name, counts) in [(own, true), (ImageId { digest: own.digest ^ 1, ..own }, false)] {
+        let mut catchup = Catchup::<Loading>::default();
+        asked(&mut catchup, &[2], (0, 100));
+        let (mut cursor, mut got) = (Some(Bytes::new()), None);
+        while let Some(at_cursor) = cursor {
+            let part = image.piece(&at_cursor, PIECE);
+            let (bytes, next) = (part.bytes, part.next.clone());
+            let piece = Piece { image: name, cursor: at_cursor, bytes, next, asked: at(0) };
+            got = catchup.on_piece(node(2), piece, 0, at(100), |_| {});
+            cursor = part.next;
+        }
+        assert_eq!(got.is_some(), counts, "{name:?}");
+    }
 }

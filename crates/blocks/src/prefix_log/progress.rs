@@ -217,6 +217,16 @@ mod tests {
     }
 
     #[test]
+    fn a_peer_that_was_restarted_is_shown_its_log_again() {
+        let mut peer = Progress::new(10);
+        peer.on_match(10, NOW);
+        peer.on_verified(10);
+        assert_eq!((peer.mode, peer.next), (Mode::Replicate, 11));
+        peer.on_verified(0);
+        assert_eq!((peer.mode, peer.next, peer.is_ready()), (Mode::Probe, 11, true));
+    }
+
+    #[test]
     fn what_is_not_answered_is_sent_again() {
         let mut peer = Progress::new(10);
         peer.on_match(10, NOW);

@@ -415,3 +415,6 @@ impl ReplicatedLog {
         self.note_all(cx);
     }
 }
+
+#[cfg(test)]
+mod tests;

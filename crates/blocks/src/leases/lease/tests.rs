@@ -39,6 +39,21 @@ fn a_granting_starts_is_renewed_and_given_back() {
     assert_eq!(grantor.bound(ms(303)), None);
 }
 
+/// The next one would be believed from an answer that may come later than this, or never.
+#[test]
+fn a_repeated_answer_to_an_earlier_renewal_says_nothing_of_the_last_one() {
+    let (mut grantor, mut grantee) = (Grantor::new(TERMS, 40), Grantee::default());
+    let guard = grantor.tend(7, 0, ms(0)).unwrap();
+    let reply = grantee.on_message(&guard, &TERMS, ms(1)).unwrap();
+    let (renew, _) = grantor.on_reply(&reply, ms(2));
+    let first = grantee.on_message(&renew.unwrap(), &TERMS, ms(3)).unwrap();
+    grantor.on_reply(&first, ms(4));
+    let second = grantor.tend(7, 0, ms(300)).unwrap();
+    grantor.on_reply(&first, ms(310));
+    assert_eq!(grantor.bound(ms(310)), Some(ms(4 + 750 + 30)), "it binds no longer");
+    assert_eq!(grantor.tend(7, 0, ms(600)), Some(second), "the last one is sent again");
+}
+
 #[test]
 fn a_grantee_that_is_ready_is_promised_at_once_and_may_give_back_unasked() {
     let (mut grantor, mut grantee) = (Grantor::new(TERMS, 40), Grantee::default());
