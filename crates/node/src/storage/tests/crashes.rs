@@ -220,7 +220,8 @@ fn a_checkpoint_that_fills_its_last_block_is_durable_when_it_has_its_name() {
 
 #[test]
 fn a_memo_is_the_last_that_was_written_or_the_one_that_was_being_written() {
-    let memo = |memory: &Memory| Memo::new(Dir::new(Path::new("/data"), Arc::new(memory.clone())));
+    let memo =
+        |memory: &Memory| Memo::new(Dir::new(Path::new("/data"), Arc::new(memory.clone())), memo::ADMISSION);
     for dies_after in 0.. {
         let memory = Memory::new(dies_after);
         memo(&memory).write(b"first").unwrap();
