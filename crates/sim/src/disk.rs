@@ -134,6 +134,11 @@ impl Disk {
         }
     }
 
+    /// From now on a sync takes so long; one that runs ends as it was to.
+    pub fn change_sync(&mut self, sync: Nanos) {
+        self.speed.sync = Latency::Uniform { low: sync, high: sync };
+    }
+
     /// A replica that starts on it begins with this.
     pub fn found(&mut self, saved: Saved<Payload>) {
         let records = saved.records.into_iter().map(|record| Entry::new(record.into_bytes()));

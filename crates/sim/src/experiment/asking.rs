@@ -151,7 +151,9 @@ impl Driver<'_> {
                 return self.dispatch(*proxy, id, content, OPERATOR, waiting);
             }
             Act::Link(from, ..) | Act::Lose(from, ..) => Some(*from),
-            Act::Crash(node) => Some(*node).filter(|node| usize::from(node.get()) <= self.setup.nodes),
+            Act::Crash(node) | Act::Disk(node, _) => {
+                Some(*node).filter(|node| usize::from(node.get()) <= self.setup.nodes)
+            }
             Act::CrashLeader | Act::DeafenLeader | Act::IsolateLeader => self.leader(),
         };
         let Some(node) = node else { return };
@@ -163,6 +165,7 @@ impl Driver<'_> {
             }
             Act::Link(from, to, link) => self.wires.change(*from, *to, *link),
             Act::Lose(from, to, loses) => self.wires.lose((*from, *to), *loses),
+            Act::Disk(_, sync) => self.hosts[host].disk.change_sync(*sync),
             Act::DeafenLeader => self.wires.deafen(host),
             Act::IsolateLeader => {
                 self.wires.deafen(host);

@@ -68,6 +68,8 @@ pub enum Act {
     Link(NodeId, NodeId, Link),
     /// What the first node sends to the second is lost from now on; or no longer.
     Lose(NodeId, NodeId, bool),
+    /// This node's disk takes so long to make records durable from now on.
+    Disk(NodeId, Nanos),
     /// An operator asks through this proxy, or at this node; waits a minute.
     Manage(usize, Manage),
 }
