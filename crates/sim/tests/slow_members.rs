@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_check::{MILLISECOND, Nanos, SECOND, linearizability};
-use quorate_core::{Fact, Link, NodeId, Rate};
+use quorate_core::{Fact, Link, NodeId, NodeSet, Rate};
 use quorate_protocols::registry::named;
 use quorate_sim::experiment::{Act, Clients, Load, Measured, Setup, measure};
 use quorate_store::{Command, Condition, Expiry};
@@ -26,12 +26,12 @@ fn nodes() -> impl Iterator<Item = NodeId> {
     (1..=5).filter_map(NodeId::new)
 }
 
-/// So many clients of a node write values of so many bytes over and over, in a group of five (without leases where
-/// members are live in epochs).
+/// So many clients, of these nodes in turn, write values of so many bytes over and over, in a group of five (without
+/// leases where members are live in epochs).
 fn writes(
     protocol: &str,
     link: Link,
-    (at, count, bytes): (usize, usize, usize),
+    (at, count, bytes): (&[usize], usize, usize),
     acts: Vec<(Nanos, Act)>,
 ) -> Measured {
     let is_eager = ["chain", "craq", "hermes"].contains(&protocol);
@@ -41,7 +41,10 @@ fn writes(
     let setup = Setup { links, ..Setup::instant(5, settings, END) };
     let draw = |client: usize, _| {
         let (key, value) = (Bytes::from(vec![client as u8]), Bytes::from(vec![7; bytes]));
-        (at, Command::Put { key, value, condition: Condition::Always, expiry: Expiry::Never, old: false })
+        (
+            at[client % at.len()],
+            Command::Put { key, value, condition: Condition::Always, expiry: Expiry::Never, old: false },
+        )
     };
     let clients = Clients {
         count,
@@ -73,7 +76,7 @@ fn epochs(measured: &Measured, from: Nanos) -> BTreeMap<u64, NodeId> {
 /// Two clients write where the links of a member become slow: of the one that leads, or of the last of the others. They
 /// are at neither.
 fn writes_with_a_slow_member(protocol: &str, is_leader: bool) -> (Measured, usize) {
-    let writes = |at, acts| writes(protocol, link(1), (at, 2, 1), acts);
+    let writes = |at, acts| writes(protocol, link(1), (&[at], 2, 1), acts);
     let (_, leader) = epochs(&writes(0, Vec::new()), 0).pop_last().expect("an epoch");
     let other = nodes().filter(|node| *node != leader).last().expect("five members");
     let slow = if is_leader { leader } else { other };
@@ -100,6 +103,27 @@ pub fn latency_with_a_slow_owner(protocol: &str) -> Nanos {
     latency_with_a_slow_member(protocol, true)
 }
 
+/// Clients of these nodes write where the disks of the owner and of so many others, the first ones, begin to take 300
+/// ms for each sync. How long it takes until an epoch has the others and nobody else, if ever, and how many epochs
+/// begin without one of those.
+pub fn epochs_with_slow_disks(others: usize, writers: &[usize]) -> (Option<Nanos>, usize) {
+    let writes = |acts| writes("hermes", link(1), (writers, 5, 1), acts);
+    let (_, owner) = epochs(&writes(Vec::new()), 0).pop_last().expect("an epoch");
+    let slow: NodeSet = nodes().filter(|node| *node != owner).take(others).chain([owner]).collect();
+    let quick: NodeSet = nodes().filter(|node| !slow.contains(*node)).collect();
+    let measured = writes(slow.iter().map(|node| (SLOW, Act::Disk(node, 300 * MILLISECOND))).collect());
+    let mut epochs: BTreeMap<u64, (Nanos, NodeSet)> = BTreeMap::new();
+    for (at, node, fact) in &measured.facts {
+        if let Fact::Live { number, .. } = fact
+            && *at >= SLOW
+        {
+            epochs.entry(*number).or_insert((*at, NodeSet::EMPTY)).1.insert(*node);
+        }
+    }
+    let only_quick = epochs.values().find(|(_, live)| *live == quick).map(|(at, _)| at - SLOW);
+    (only_quick, epochs.values().filter(|(_, live)| live.intersection(quick) != quick).count())
+}
+
 /// How often another epoch begins where the links of the one that leads are slow.
 pub fn epochs_of_a_slow_head(protocol: &str) -> usize {
     epochs(&writes_with_a_slow_member(protocol, true).0, SLOW).len()
@@ -108,7 +132,7 @@ pub fn epochs_of_a_slow_head(protocol: &str) -> usize {
 /// All that holds writes up is how much fits through the links.
 fn much_data(protocol: &str, rate: Rate) -> Measured {
     let link = Link { rate: Some(rate), ..link(1) };
-    writes(protocol, link, (0, 256, MUCH), Vec::new())
+    writes(protocol, link, (&[0], 256, MUCH), Vec::new())
 }
 
 /// How often another epoch begins then.
@@ -169,4 +193,16 @@ fn a_slow_head_leaves_nobody_out() {
 fn writes_do_not_wait_for_a_slow_owner_for_long() {
     let took = latency_with_a_slow_owner("hermes");
     assert!(took < 20 * MILLISECOND, "{} ms", took / MILLISECOND);
+}
+
+/// Whoever tells of slow ones first, and whether the others see anything.
+#[test]
+fn slow_disks_leave_nobody_out_but_their_own() {
+    for others in [0, 1] {
+        for writers in [&[0, 1, 2, 3, 4][..], &[0, 1, 2], &[2, 3, 4], &[4]] {
+            let (only_quick, without_quick) = epochs_with_slow_disks(others, writers);
+            assert!(only_quick.is_some(), "{others} and the owner stay, {writers:?} write");
+            assert_eq!(without_quick, 0, "{others} and the owner are slow, {writers:?} write");
+        }
+    }
 }

@@ -170,7 +170,7 @@ impl Replica {
         let settled = self.epochs.lasts(SETTLED, now) && whole;
         let back: NodeSet = alive.iter().filter(|node| self.epochs.heard(*node).is_some()).collect();
         let overdue: NodeSet = self.epochs.live().iter().filter(|node| !alive.contains(*node)).collect();
-        let slow = self.slow_members();
+        let slow = self.slow_members(now);
         self.epochs.leave_out(slow, now);
         let least = self.config.timeouts.election / 2;
         self.epochs.laggards.review(overdue.without(self.me), |node| back.contains(node), least, now);

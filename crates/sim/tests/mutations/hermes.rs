@@ -1,8 +1,10 @@
 //! Each safety rule of Hermes, weakened on purpose.
 
+use quorate_core::mutation;
 use quorate_sim::Options;
 
 use crate::RESTLESS;
+use crate::slow_members::epochs_with_slow_disks;
 
 caught! { "hermes",
     // Keys.
@@ -127,6 +129,16 @@ fn a_sign_of_life_of_a_member_whose_disk_hangs() {
     let text = trace!("hermes", "member-whose-disk-hangs");
     let waits = |text: &str| !text.contains("p1 #1 = Done");
     crate::assert_goes_wrong("hermes", "now/HeartbeatReply", text, waits);
+}
+
+/// It is left out itself, whether it has told of the owner or of two.
+#[test]
+fn a_quick_member_that_tells_of_slow_ones_first() {
+    for (others, writers) in [(0, &[2, 3, 4][..]), (1, &[0, 1, 2])] {
+        let (_, without_quick) =
+            mutation::with("hermes/slow-by-slow-pairs", || epochs_with_slow_disks(others, writers));
+        assert!(without_quick > 0, "{others} and the owner are slow");
+    }
 }
 
 /// Acknowledgements of an earlier epoch: whoever gave one has adopted another version since, which is replayed.
