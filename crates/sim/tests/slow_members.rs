@@ -206,3 +206,10 @@ fn slow_disks_leave_nobody_out_but_their_own() {
         }
     }
 }
+
+#[test]
+fn a_slow_owner_is_not_followed_by_another_slow_one() {
+    let (only_quick, _) = epochs_with_slow_disks(1, &[0, 1, 2]);
+    let took = only_quick.expect("an epoch of the quick ones");
+    assert!(took < 2 * SECOND, "{} ms", took / MILLISECOND);
+}

@@ -206,7 +206,14 @@ impl Replica {
             self.stand(cx);
         } else if self.epochs.promised.node() == Some(from) && !self.epochs.draining {
             self.epochs.monitor.forget();
-            if self.epochs.live().without(from).iter().next() == Some(self.me) {
+            // One that is slow would soon leave as well. If each leaves it to another, since they have seen different
+            // things, an election follows.
+            let unfit = match mutation::active("hermes/slow-successor") {
+                true => NodeSet::EMPTY,
+                false => self.slow.seen_here,
+            };
+            let fit = |node: &NodeId| *node != from && !unfit.contains(*node);
+            if self.epochs.live().iter().find(fit) == Some(self.me) {
                 self.stand(cx);
             }
         }

@@ -1,5 +1,6 @@
 //! Each safety rule of Hermes, weakened on purpose.
 
+use quorate_check::SECOND;
 use quorate_core::mutation;
 use quorate_sim::Options;
 
@@ -139,6 +140,14 @@ fn a_quick_member_that_tells_of_slow_ones_first() {
             mutation::with("hermes/slow-by-slow-pairs", || epochs_with_slow_disks(others, writers));
         assert!(without_quick > 0, "{others} and the owner are slow");
     }
+}
+
+/// Two epochs are slow, one after the other.
+#[test]
+fn a_slow_owner_that_is_followed_by_another_slow_one() {
+    let epochs = || epochs_with_slow_disks(1, &[0, 1, 2]);
+    let (only_quick, _) = mutation::with("hermes/slow-successor", epochs);
+    assert!(only_quick.is_none_or(|took| took > 2 * SECOND), "{only_quick:?}");
 }
 
 /// Acknowledgements of an earlier epoch: whoever gave one has adopted another version since, which is replayed.
