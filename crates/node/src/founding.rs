@@ -22,7 +22,8 @@ const MEMBERS: usize = 7;
 
 /// A member of the new cluster.
 pub struct Founding {
-    /// Its data directory; made if it is not there, and refused if anything is in it.
+    /// Its data directory; made if it is not there, and refused if anything is in it but what an interrupted
+    /// [`found`](Self::found) has left.
     pub directory: PathBuf,
     /// Which member.
     pub node: NodeId,

@@ -86,6 +86,13 @@ pub enum StorageError {
     )]
     Owned { path: PathBuf, cluster: u64, node: NodeId, protocol: String },
     #[error(
+        "{} was being filled by `quorate restore` or `quorate recover`, which was interrupted: the data are not \
+         complete, and a node started here would serve without them. Run that command again (it replaces what is \
+         left here), or empty the directory to begin without those data",
+        .path.display()
+    )]
+    Unfinished { path: PathBuf },
+    #[error(
         "{} belongs to {what} {found}, but this node is started with {what} {expected}: {}",
         .path.display(), .advice
     )]

@@ -1,5 +1,13 @@
 //! Directories of a cluster that does not begin with nothing but with another's data: a restored backup, or what a
 //! survivor has. They are made while no node runs, one for each member.
+//!
+//! While one is made, the file `founding` is in it: durable before anything else is, and removed when the identity is
+//! durable. A crash leaves one of three:
+//!
+//! - neither file: the directory is empty;
+//! - `founding` alone: any part of the data may be there. No node opens it, which would begin without them; [`found`]
+//!   takes away what is left and begins again;
+//! - `identity`, with `founding` or without: everything is there.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,6 +24,9 @@ use super::memo::{self, Memo};
 use super::pool::Pool;
 use super::recovery::Start;
 use super::{FIRST_SEGMENT, Options, draw, make_directory, segment, snapshot, sync_directory};
+
+/// Its name in the data directory; there is nothing in it.
+const MARK: &str = "founding";
 
 /// Whose data a directory holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +63,8 @@ fn open(directory: &Path) -> Result<Dir, StorageError> {
 ///
 /// # Errors
 ///
-/// If anything is in the directory, which then stays as it is, or cannot be written: then nothing is left there.
+/// If anything is in the directory but what an interrupted call has left: then it stays as it is. If it cannot be
+/// written: then nothing is left there.
 pub fn found(
     options: &Options,
     (level, saved): (FeatureLevel, Saved<Payload>),
@@ -64,28 +76,61 @@ pub fn found(
     refuse_owned(&dir, path)?;
     let _lock = Lock::take(path)?;
     refuse_owned(&dir, path)?;
-    identity::remove_unfinished(&dir)?;
     let identity = Identity { level, ..options.identity(draw(path)?) };
-    let made = fill(&dir, &identity, saved, &memo(identity.disk));
-    if made.is_err() {
-        clear(&dir);
-    }
-    Ok(made?)
+    Ok(make(&dir, &identity, FIRST_SEGMENT, saved, &memo(identity.disk))?)
 }
 
 fn refuse_owned(dir: &Dir, path: &Path) -> Result<(), StorageError> {
-    match Identity::read(dir)? {
-        None => Ok(()),
-        Some(Identity { cluster, node, protocol, .. }) => {
+    match Identity::read(dir) {
+        Ok(None) | Err(StorageError::Unfinished { .. }) => Ok(()),
+        Ok(Some(Identity { cluster, node, protocol, .. })) => {
             Err(StorageError::Owned { path: path.to_owned(), cluster, node, protocol })
         }
+        Err(error) => Err(error),
     }
 }
 
+/// Fills a directory that is nobody's, so that it counts as a whole or not at all; see the file comment.
+pub(super) fn make(
+    dir: &Dir,
+    identity: &Identity,
+    segment: u64,
+    saved: Saved<Payload>,
+    memo: &[u8],
+) -> Result<(), Failure> {
+    let made = begin(dir).and_then(|()| clear(dir)).and_then(|()| fill(dir, identity, segment, saved, memo));
+    if made.is_ok() || clear(dir).is_ok() {
+        // Otherwise, or if it stays, it does no harm: the next opening removes it, or says that this was interrupted.
+        let _ = end(dir);
+    }
+    made
+}
+
+fn begin(dir: &Dir) -> Result<(), Failure> {
+    dir.create(MARK)?;
+    dir.sync_names()
+}
+
+/// Whether a directory with these files, and no identity, was being made.
+pub(super) fn has_begun(names: &[String]) -> bool {
+    names.iter().any(|name| name == MARK)
+}
+
+/// Of a directory that is complete or empty.
+pub(super) fn end(dir: &Dir) -> Result<(), Failure> {
+    if has_begun(&dir.list()?) { dir.remove(MARK) } else { Ok(()) }
+}
+
 /// The identity comes last: a directory without one is nobody's.
-fn fill(dir: &Dir, identity: &Identity, saved: Saved<Payload>, memo: &[u8]) -> Result<(), Failure> {
+fn fill(
+    dir: &Dir,
+    identity: &Identity,
+    segment: u64,
+    saved: Saved<Payload>,
+    memo: &[u8],
+) -> Result<(), Failure> {
     let (digest, background) = (identity.digest(), Background::hurried());
-    segment::prepare(dir, digest, 1, FIRST_SEGMENT, &background)?;
+    segment::prepare(dir, digest, 1, segment, &background)?;
     let start = Start { segment: 1, sequence: 1 };
     let (written, pool) = (AtomicU64::new(0), Pool::find(dir)?);
     let Saved { snapshot, records, .. } = saved;
@@ -96,16 +141,22 @@ fn fill(dir: &Dir, identity: &Identity, saved: Saved<Payload>, memo: &[u8]) -> R
     identity.publish(dir)
 }
 
-/// Takes back what [`fill`] has written, as far as the disk lets it.
-fn clear(dir: &Dir) {
-    for name in dir.list().unwrap_or_default() {
+/// Takes back what [`fill`] has written, durably.
+fn clear(dir: &Dir) -> Result<(), Failure> {
+    let names = dir.list()?;
+    if names.iter().any(|name| name == identity::NAME) {
+        // With it the directory would count as complete, without what goes next.
+        dir.remove(identity::NAME)?;
+        dir.sync_names()?;
+    }
+    for name in names {
         if segment::index_of(&name).is_some()
             || snapshot::sequence_of(&name).is_some()
             || memo::is_memo(&name)
         {
-            // What is left is named when the directory is used again.
-            let _ = dir.remove(&name);
+            dir.remove(&name)?;
         }
     }
-    let _ = identity::remove_unfinished(dir);
+    identity::remove_unfinished(dir)?;
+    dir.sync_names()
 }

@@ -7,6 +7,7 @@
 //!   admission                        starts of this directory, and the directories of the others
 //!   wal-…                            segments of the log
 //!   snapshot-…                       the last checkpoint
+//!   founding                         while `quorate restore` or `quorate recover` fills the directory
 //!   *.tmp                            unfinished files of a process that died; removed at the next opening
 //! ```
 
@@ -22,9 +23,9 @@ use quorate_core::{FeatureLevel, NodeId, digest};
 
 use super::error::{Failure, StorageError};
 use super::files::Dir;
-use super::{memo, segment, snapshot};
+use super::{founding, memo, segment, snapshot};
 
-const NAME: &str = "identity";
+pub(super) const NAME: &str = "identity";
 const LOCK: &str = "lock";
 /// Of a directory whose group is above the first feature level.
 const FORMAT: u32 = 4;
@@ -91,10 +92,14 @@ impl Identity {
         dir.publish(&unfinished, NAME)
     }
 
-    /// Reads the file; `None` if there is none and the directory is new or was never completed.
+    /// Reads the file; `None` if there is none and the directory is new or was never completed. Refused if it was to
+    /// hold another cluster's data, and has not all of them.
     pub(super) fn read(dir: &Dir) -> Result<Option<Identity>, StorageError> {
         let names = dir.list()?;
         if !names.iter().any(|name| name == NAME) {
+            if founding::has_begun(&names) {
+                return Err(StorageError::Unfinished { path: dir.path("") });
+            }
             return match names.iter().find(|name| !is_leftover(dir, name)) {
                 Some(found) => Err(StorageError::Foreign { path: dir.path(""), found: found.clone() }),
                 None => Ok(None),

@@ -216,6 +216,7 @@ fn find(dir: &Dir, options: &Options, fresh: u128, background: bool) -> Result<F
     };
     let found = Identity::read(dir)?;
     identity::remove_unfinished(dir)?;
+    founding::end(dir)?;
     let restarted = found.is_some();
     let identity = match found {
         Some(found) => {

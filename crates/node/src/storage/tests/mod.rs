@@ -8,12 +8,14 @@
 //! | `damage` | what a disk that changes its mind leaves |
 //! | `failures` | full disks, failing syncs, short writes |
 //! | `directories` | whose directory it is; real files and threads |
+//! | `founding` | directories that begin with another cluster's data |
 
 mod blocks;
 mod crashes;
 mod damage;
 mod directories;
 mod failures;
+mod founding;
 mod memory;
 
 use std::path::{Path, PathBuf};
