@@ -11,7 +11,6 @@ use quorate_api::otlp::{Endpoint, Exporter};
 use quorate_api::resp::{self, ReadMode};
 use quorate_core::{NodeId, Settings};
 use quorate_node::logging;
-use quorate_node::storage::StorageError;
 use quorate_node::{
     ClockSource, Durability, Exit, Limits, Node, NodeConfig, NodeError, NodeOptions, ProxyOptions,
     parse_cluster,
@@ -474,13 +473,12 @@ fn run(config: NodeConfig, limits: resp::Limits, listen_http: Option<&str>) -> R
     resp::run_until_signalled(node, limits)
 }
 
-/// What an operator must change before the next start is a matter of configuration, and so is a data directory that
-/// cannot be used; the rest has failed.
+/// What other flags would put right is a matter of configuration, a data directory that is another's among it; the rest
+/// has failed, a damaged directory too.
 pub fn code(error: &NodeError) -> u8 {
     match error {
-        NodeError::Storage(StorageError::Failed(failure)) if failure.is_full() => 1,
         NodeError::Config(_) | NodeError::Resolve { .. } | NodeError::Listen { .. } => 2,
-        NodeError::Storage(_) | NodeError::Record { .. } => 2,
+        NodeError::Storage(error) if error.is_misplaced() => 2,
         _ => 1,
     }
 }

@@ -12,10 +12,19 @@ use quorate_core::{NodeId, ProcessId, Random, Settings};
 use quorate_node::transport::handshake::{self, Identity, VERSIONS};
 use support::{Cluster, Connection, Node, Resp, wait_for};
 
-/// The node ends with exit code 2 and says all of this.
+/// The node ends with exit code 2, as the command line is wrong, and says all of this.
 fn refused(node: &mut Node, parts: &[&str]) {
+    ends(node, 2, parts);
+}
+
+/// The node ends with exit code 1, as no other command line would help, and says all of this.
+fn fails(node: &mut Node, parts: &[&str]) {
+    ends(node, 1, parts);
+}
+
+fn ends(node: &mut Node, expected: i32, parts: &[&str]) {
     let (code, said) = node.run_to_end();
-    assert_eq!(code, Some(2), "{said}");
+    assert_eq!(code, Some(expected), "{said}");
     for part in parts {
         assert!(said.contains(part), "{part:?} is not in\n{said}");
     }
@@ -203,10 +212,16 @@ fn a_log_of_a_newer_version_is_left_for_that_version() {
     let mut cluster = used();
     let wal = file(&cluster.nodes[0].data, "wal-").unwrap();
     std::fs::File::options().write(true).open(&wal).unwrap().write_all_at(&2u32.to_le_bytes(), 8).unwrap();
-    refused(
-        &mut cluster.nodes[0],
-        &["has format 2; this version of Quorate reads format 1", "or a newer one"],
-    );
+    fails(&mut cluster.nodes[0], &["has format 2; this version of Quorate reads format 1", "or a newer one"]);
+}
+
+#[test]
+fn a_directory_that_was_being_restored_is_refused_until_it_is_complete() {
+    let mut cluster = fresh();
+    let data = cluster.nodes[0].data.clone();
+    std::fs::create_dir(&data).unwrap();
+    std::fs::write(data.join("founding"), "").unwrap();
+    fails(&mut cluster.nodes[0], &["was interrupted", "Run that command again", "or empty the directory"]);
 }
 
 #[test]
@@ -216,7 +231,7 @@ fn a_damaged_log_is_refused_with_the_ways_that_are_left() {
     flip(&wal, 4096 + 30);
     // Where the damage shows depends on whether the log was idle before the first record.
     let parts = ["is damaged at offset 4", "an intact copy of this very file", "Replacing a disk"];
-    refused(&mut cluster.nodes[0], &parts);
+    fails(&mut cluster.nodes[0], &parts);
 }
 
 #[test]
@@ -236,7 +251,7 @@ fn a_damaged_checkpoint_is_refused_with_the_ways_that_are_left() {
     flip(&checkpoint, std::fs::metadata(&checkpoint).unwrap().len() / 2);
     let name = checkpoint.display().to_string();
     let parts = [&name, "is damaged at offset", "must not take part with what is left", "Replacing a disk"];
-    refused(&mut cluster.nodes[0], &parts);
+    fails(&mut cluster.nodes[0], &parts);
 }
 
 /// Sends some bytes, and reads until the other side closes.

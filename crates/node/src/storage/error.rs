@@ -29,6 +29,17 @@ impl Failure {
     pub fn is_full(&self) -> bool {
         matches!(self.source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
     }
+
+    /// Whether no data directory can be there: the [`advice`] is another.
+    fn is_misplaced(&self) -> bool {
+        match self.source.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
+                true
+            }
+            io::ErrorKind::ReadOnlyFilesystem => false,
+            _ => self.doing == super::MAKE && !self.is_full(),
+        }
+    }
 }
 
 fn advice(doing: &str, source: &io::Error, path: &std::path::Path) -> String {
@@ -122,6 +133,23 @@ pub enum StorageError {
 }
 
 impl StorageError {
+    /// Whether the command line names a directory that is not for this node. With the right one it starts, while one
+    /// that is damaged or of another version is the right one perhaps.
+    pub fn is_misplaced(&self) -> bool {
+        match self {
+            StorageError::Failed(failure) => failure.is_misplaced(),
+            StorageError::Locked { .. }
+            | StorageError::Foreign { .. }
+            | StorageError::Owned { .. }
+            | StorageError::Mismatch { .. } => true,
+            StorageError::Unfinished { .. }
+            | StorageError::Format { .. }
+            | StorageError::Level { .. }
+            | StorageError::Corrupt { .. }
+            | StorageError::Missing { .. } => false,
+        }
+    }
+
     pub(super) fn corrupt(path: impl Into<PathBuf>, offset: u64, what: impl Into<String>) -> StorageError {
         StorageError::Corrupt { path: path.into(), offset, what: what.into() }
     }
