@@ -306,13 +306,36 @@ fn advice(reason: &Reason, entry: &Entry) -> String {
              node {node} last ran (is a volume not mounted?), or {replace}"
         ),
         Why::Retired { .. } => {
-            "Use the data directory that has taken its place, or a node id that was never used, with --join"
-                .to_owned()
+            let join = if can.membership { ", or a node id that was never used, with --join" } else { "" };
+            format!("Use the data directory that has taken its place{join}")
         }
         Why::LeftGroup => {
             "Start it under an id that was never used, with --join, --cluster-id and today's members in \
              --initial-cluster (`quorate member list`, `quorate status --json`)"
                 .to_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quorate_core::Protocol;
+
+    use super::*;
+    use crate::toy::Toy;
+
+    #[test]
+    fn a_directory_that_was_replaced_is_given_another_id_only_where_the_group_can_change() {
+        let node = NodeId::new(3).unwrap();
+        let reason = Reason { node, witness: node, why: Why::Retired { found: DiskId(1) } };
+        for membership in [true, false] {
+            let can = Capabilities { membership, rejoin: !membership, ..Toy::CAPABILITIES };
+            let members = [node].into_iter().collect();
+            let least = Reach::SHORTEST;
+            let entry = Entry { node, stage: Stage::New, members, incarnation: 1, can, least };
+            let said = advice(&reason, &entry);
+            assert!(said.contains("the data directory that has taken its place"), "{said}");
+            assert_eq!(said.contains("--join"), membership, "{said}");
         }
     }
 }
