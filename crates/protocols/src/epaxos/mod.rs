@@ -42,6 +42,8 @@ pub mod message;
 mod proposing;
 mod recovery;
 mod replica;
+#[cfg(test)]
+mod tests;
 mod voting;
 
 use std::time::Duration;

@@ -102,10 +102,14 @@ impl Replica {
     pub(super) fn accept(&mut self, at: Attempt, proposal: Proposal, knowing: NodeSet, cx: &mut Cx<'_>) {
         let (instance, ballot) = at;
         let message = |value| Message::Accept { instance, ballot, value, deps: proposal.deps };
+        let have_it = self.have_a_large_batch(instance, knowing);
         let knowing = self.have_or_get_the_batch(instance, knowing, cx.now());
         let whole = self.learner.spread(instance, proposal.noop, knowing, message, cx);
-        let quorum =
+        let mut quorum =
             PendingQuorum::new(ballot, Step::Accept(proposal), whole, self.config.members(), cx.now());
+        if !proposal.noop && !have_it.is_empty() && !mutation::active("epaxos/repeats-batches") {
+            quorum = quorum.without_batch_for(have_it, message(None));
+        }
         self.pending.begin(instance, quorum);
     }
 
@@ -162,7 +166,10 @@ impl Replica {
                 stale.push(instance);
                 continue;
             }
-            let (silent, message) = quorum.again(is_large, now);
+            let ((silent, message), brief) = quorum.again(is_large, now);
+            if let Some((knowing, brief)) = brief {
+                cx.send_all(knowing, brief);
+            }
             let late = silent.difference(self.in_flight.under_way_to(silent, instance, now));
             if let Some(bytes) = message.batch().map(Bytes::len) {
                 self.in_flight.on_sent(late, instance, bytes, now);

@@ -240,9 +240,9 @@ impl Replica {
         self.accept(at, Proposal { noop: false, deps }, knowing, cx);
     }
 
-    /// Those who have an instance's batch, if it is large: it is not sent to them again. Who has lost it meanwhile does
-    /// not answer, and gets it with the retransmission.
-    fn have_a_large_batch(&self, instance: Instance, knowing: NodeSet) -> NodeSet {
+    /// Those who have an instance's batch, if it is large: it is not sent to them again. They have recorded it, and who
+    /// loses that record votes no more before the instance is decided (`learner/rejoin.rs`).
+    pub(super) fn have_a_large_batch(&self, instance: Instance, knowing: NodeSet) -> NodeSet {
         let is_large = self.learner.get(instance).and_then(InstanceState::is_large);
         if is_large == Some(true) && !mutation::active("epaxos/batches-again") {
             knowing

@@ -34,6 +34,8 @@ pub struct PendingQuorum<S, M> {
     /// How far it is.
     pub step: S,
     message: M,
+    /// Those who durably have its large batch, and the message without it.
+    brief: Option<(NodeSet, M)>,
     asked: NodeSet,
     /// Those of the asked who have answered.
     pub replied: NodeSet,
@@ -43,13 +45,19 @@ impl<S, M: Clone> PendingQuorum<S, M> {
     /// These are asked this; it is on its way, or about to be sent.
     pub fn new(ballot: Ballot, step: S, message: M, asked: NodeSet, now: Time) -> Self {
         let (wait, replied) = (RETRANSMIT, NodeSet::EMPTY);
-        PendingQuorum { ballot, since: now, sent: now, wait, step, message, asked, replied }
+        PendingQuorum { ballot, since: now, sent: now, wait, step, message, brief: None, asked, replied }
+    }
+
+    /// The same, but these durably have the large batch of the message, and are asked again by this one without it.
+    pub fn without_batch_for(mut self, knowing: NodeSet, brief: M) -> Self {
+        self.brief = Some((knowing, brief));
+        self
     }
 
     /// Goes on, with another question.
     pub fn turn(&mut self, step: S, message: M, asked: NodeSet) {
         (self.step, self.message, self.asked, self.replied) = (step, message, asked, NodeSet::EMPTY);
-        self.wait = RETRANSMIT;
+        (self.wait, self.brief) = (RETRANSMIT, None);
     }
 
     /// Somebody answers; whether that is new.
@@ -78,13 +86,21 @@ impl<S, M: Clone> PendingQuorum<S, M> {
         now.since(self.sent) >= first.max(self.wait)
     }
 
-    /// What to say again, and to whom; whether the batch may be large.
-    pub fn again(&mut self, is_large: bool, now: Time) -> (NodeSet, M) {
+    /// What to say again, and to whom; whether the batch may be large. Those who have that are named apart, with what
+    /// they are told.
+    pub fn again(&mut self, is_large: bool, now: Time) -> ((NodeSet, M), Option<(NodeSet, M)>) {
         self.sent = now;
         if is_large && self.is_recovery() {
             self.wait = SLOWEST_RETRY.min(2 * self.wait);
         }
-        (self.silent(), self.message.clone())
+        let (silent, message) = (self.silent(), self.message.clone());
+        match &self.brief {
+            None => ((silent, message), None),
+            Some((knowing, brief)) => {
+                let brief = (silent.intersection(*knowing), brief.clone());
+                ((silent.difference(*knowing), message), Some(brief))
+            }
+        }
     }
 }
 
@@ -158,11 +174,25 @@ mod tests {
         let soon = Time::ZERO + RETRANSMIT / 2;
         let late = Time::ZERO + RETRANSMIT;
         assert!(!quorum.is_due(true, soon) && quorum.is_due(true, late));
-        assert_eq!(quorum.again(true, late), (all.without(node(2)), "vote"));
+        assert_eq!(quorum.again(true, late), ((all.without(node(2)), "vote"), None));
         assert!(!quorum.is_due(true, late + RETRANSMIT / 2), "it has just spoken");
         quorum.turn((), "recover", all.without(node(1)));
         assert!(!quorum.answered(node(1)) && quorum.answered(node(2)) && quorum.answered(node(3)));
         assert!(quorum.is_answered());
+    }
+
+    #[test]
+    fn those_who_have_the_batch_are_asked_again_without_it_until_the_question_changes() {
+        let all: NodeSet = (1..=3).map(node).collect();
+        let have_it = all.without(node(3));
+        let quorum = PendingQuorum::new(Ballot::ZERO, (), "batch", all, Time::ZERO);
+        let mut quorum = quorum.without_batch_for(have_it, "no batch");
+        assert!(quorum.answered(node(1)));
+        let (whole, brief) = quorum.again(true, Time::ZERO);
+        assert_eq!(whole, (all.difference(have_it), "batch"));
+        assert_eq!(brief, Some((have_it.without(node(1)), "no batch")));
+        quorum.turn((), "recover", all);
+        assert_eq!(quorum.again(true, Time::ZERO), ((all, "recover"), None));
     }
 
     #[test]

@@ -1,0 +1,125 @@
+//! What a replica says where batches are large, and where they are small: to whom, and whether the batch is in it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use quorate_blocks::ballot::Ballot;
+use quorate_blocks::instance::{Frontier, Instance};
+use quorate_core::{
+    Context, Group, Instant, Machine, NodeId, NodeSet, Outbox, Protocol, Random, Saved, Settings, Time, Wall,
+};
+
+use super::graph::learner::message::Record;
+use super::graph::{LARGE_BATCH, State};
+use super::proposing::Proposal;
+use super::{Epaxos, Message, Replica, Timer};
+
+/// The replica of node 1, of three.
+struct Bench {
+    replica: Replica,
+    random: Random,
+    out: Outbox<Replica>,
+    millis: u64,
+}
+
+fn node(id: u64) -> NodeId {
+    NodeId::new(id).expect("an id")
+}
+
+fn at(owner: u64, index: u64) -> Instance {
+    Instance::new(node(owner), index)
+}
+
+fn ballot(rounds: u64, of: u64) -> Ballot {
+    (0..rounds).fold(Ballot::ZERO, |ballot, _| ballot.next(node(of)))
+}
+
+fn batch(bytes: usize) -> Bytes {
+    Bytes::from(vec![b'b'; bytes])
+}
+
+fn instant(millis: u64) -> Instant {
+    let now = Time::ZERO + Duration::from_millis(millis);
+    Instant { now, wall: Wall::from_millis(millis), clock: None }
+}
+
+impl Bench {
+    /// With these instances in its log, pre-accepted with a batch of so many bytes.
+    fn new(pre_accepted: &[Instance], bytes: usize) -> Bench {
+        let group = Group::of((1..=3).map(node).collect());
+        let (config, _) = Epaxos::configure(&group, &mut Settings::default()).expect("defaults fit together");
+        let mut state = State::default();
+        state.pre_accept(Frontier::default(), Frontier::default());
+        let changed = |instance: &Instance| {
+            let command = Some(batch(bytes));
+            Record::Changed { instance: *instance, state, command }
+        };
+        let saved = Saved { records: pre_accepted.iter().map(changed).collect(), ..Saved::nothing() };
+        let (mut random, mut out) = (Random::new(1), Outbox::new(true));
+        let mut cx = Context::new(node(1).into(), instant(0), &mut random, &mut out);
+        let replica = Replica::recover(config, saved, &mut cx);
+        let mut bench = Bench { replica, random, out, millis: 0 };
+        bench.said();
+        bench
+    }
+
+    /// A step, so many milliseconds after the last: what is said upon it.
+    fn step(
+        &mut self,
+        after: u64,
+        input: impl FnOnce(&mut Replica, &mut Context<'_, Replica>),
+    ) -> Vec<String> {
+        self.millis += after;
+        let at = instant(self.millis);
+        input(&mut self.replica, &mut Context::new(node(1).into(), at, &mut self.random, &mut self.out));
+        self.replica.check();
+        self.said()
+    }
+
+    /// Proposes the batch of an instance, as these have it: what is said.
+    fn accept(&mut self, instance: Instance, bytes: usize, knowing: &[u64]) -> Vec<String> {
+        let (ballot, knowing) = (ballot(1, 1), knowing.iter().copied().map(node).collect::<NodeSet>());
+        self.step(0, |replica, cx| {
+            let held = replica.learner.entry(instance);
+            held.learn(&batch(bytes));
+            held.state.ballot = ballot;
+            let proposal = Proposal { noop: false, deps: Frontier::default() };
+            replica.accept((instance, ballot), proposal, knowing, cx);
+        })
+    }
+
+    /// So much later, what was not answered is said again.
+    fn tick(&mut self, after: u64) -> Vec<String> {
+        self.step(after, |replica, cx| replica.on_timer(Timer::Tick, cx))
+    }
+
+    /// What it has said since to others that is about instances, in the order of receivers.
+    fn said(&mut self) -> Vec<String> {
+        let mut said = Vec::new();
+        for outgoing in self.out.messages.drain(..) {
+            let kind = quorate_core::Message::kind(&outgoing.message);
+            let is_about_one = !matches!(outgoing.message, Message::Client(_) | Message::Learner(_));
+            let with = if outgoing.message.batch().is_some() { " with the batch" } else { "" };
+            for id in 2..=3 {
+                if is_about_one && outgoing.to.iter().any(|to| to == node(id).into()) {
+                    said.push(format!("{id}: {kind}{with}"));
+                }
+            }
+        }
+        said.sort();
+        said
+    }
+}
+
+#[test]
+fn who_has_a_large_batch_is_asked_again_without_it() {
+    for (bytes, again) in [
+        (LARGE_BATCH, ["2: Accept", "3: Accept with the batch"]),
+        (LARGE_BATCH - 1, ["2: Accept with the batch", "3: Accept with the batch"]),
+    ] {
+        let mut bench = Bench::new(&[], 0);
+        let first = bench.accept(at(2, 1), bytes, &[1, 2]);
+        assert_eq!(first, ["2: Accept", "3: Accept with the batch"], "{bytes}");
+        assert_eq!(bench.tick(800), again, "{bytes}");
+    }
+}
