@@ -9,7 +9,7 @@ use quorate_core::{
     Context, Group, Instant, Machine, NodeId, NodeSet, Outbox, Protocol, Random, Saved, Settings, Time, Wall,
 };
 
-use super::graph::learner::message::Record;
+use super::graph::learner::message::{Message as Said, Record};
 use super::graph::{LARGE_BATCH, State};
 use super::proposing::Proposal;
 use super::{Epaxos, Message, Replica, Timer};
@@ -76,6 +76,11 @@ impl Bench {
         self.said()
     }
 
+    /// A message arrives after so many milliseconds: what is said upon it.
+    fn hear(&mut self, from: u64, message: impl Into<Message>, after: u64) -> Vec<String> {
+        self.step(after, |replica, cx| replica.on_message(node(from).into(), message.into(), cx))
+    }
+
     /// Proposes the batch of an instance, as these have it: what is said.
     fn accept(&mut self, instance: Instance, bytes: usize, knowing: &[u64]) -> Vec<String> {
         let (ballot, knowing) = (ballot(1, 1), knowing.iter().copied().map(node).collect::<NodeSet>());
@@ -121,5 +126,31 @@ fn who_has_a_large_batch_is_asked_again_without_it() {
         let first = bench.accept(at(2, 1), bytes, &[1, 2]);
         assert_eq!(first, ["2: Accept", "3: Accept with the batch"], "{bytes}");
         assert_eq!(bench.tick(800), again, "{bytes}");
+    }
+}
+
+#[test]
+fn a_large_decision_that_may_be_on_its_way_is_told_without_its_batch() {
+    let ask = || Said::Ask { committed: Frontier::default() };
+    for (bytes, again) in [(LARGE_BATCH, "3: Commit"), (LARGE_BATCH - 1, "3: Commit with the batch")] {
+        let mut bench = Bench::new(&[], 0);
+        let (instance, deps) = (at(2, 1), Frontier::default());
+        bench.hear(2, Message::Commit { instance, value: Some(batch(bytes)), deps }, 0);
+        assert_eq!(bench.hear(3, ask(), 0), ["3: Commit with the batch"], "{bytes}");
+        assert_eq!(bench.hear(3, ask(), 1000), [again], "{bytes}");
+        assert_eq!(bench.hear(2, ask(), 0), ["2: Commit with the batch"], "{bytes}: another");
+        assert_eq!(bench.hear(3, ask(), 4000), ["3: Commit with the batch"], "{bytes}: it may be lost");
+    }
+}
+
+#[test]
+fn a_recovery_is_answered_once_while_a_large_batch_may_be_on_its_way() {
+    let recover = |rounds| Message::Recover { instance: at(2, 1), ballot: ballot(rounds, 3) };
+    for bytes in [LARGE_BATCH, LARGE_BATCH - 1] {
+        let (mut bench, reply) = (Bench::new(&[at(2, 1)], bytes), ["3: RecoverReply with the batch"]);
+        assert_eq!(bench.hear(3, recover(1), 0), reply, "{bytes}");
+        assert_eq!(bench.hear(3, recover(1), 800).is_empty(), bytes == LARGE_BATCH, "{bytes}");
+        assert_eq!(bench.hear(3, recover(2), 0), reply, "{bytes}: another ballot");
+        assert_eq!(bench.hear(3, recover(2), 5000), reply, "{bytes}: it may be lost");
     }
 }

@@ -105,8 +105,10 @@ impl Replica {
         if ballot > joined {
             self.join(at, cx);
         }
-        let vote = self.learner.entry(instance).vote();
-        cx.send(proposer(at), Message::RecoverReply { instance, ballot, vote });
+        let (to, vote) = (proposer(at), self.learner.entry(instance).vote());
+        if self.learner.may_tell(to, at, vote.value.as_ref().map_or(0, Bytes::len), cx.now()) {
+            cx.send(to, Message::RecoverReply { instance, ballot, vote });
+        }
     }
 
     /// Who interferes with this batch, is not in its dependencies, and does not know of it?

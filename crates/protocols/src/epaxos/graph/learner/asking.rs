@@ -1,16 +1,23 @@
-//! How often others are asked for what is missing. An answer is long: where links are full it is on its way for
-//! seconds, and more questions would bring it as often.
+//! How often others are asked for what is missing, and what those who ask are told again. An answer is long: where
+//! links are full it is on its way for seconds, and more questions would bring it as often.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use quorate_blocks::instance::Frontier;
-use quorate_core::Time;
+use quorate_blocks::ballot::Ballot;
+use quorate_blocks::instance::{Frontier, Instance};
+use quorate_core::{NodeId, Time, mutation};
 
 use super::catchup::ANSWER_BYTES;
 use crate::epaxos::graph::{LARGE_BATCH, RETRANSMIT, SLOWEST_LINK};
 
 /// For this long after a large batch, one that is not here may be as large.
 const LARGE_EXPECTED: Duration = Duration::from_secs(60);
+
+/// How long an answer may be on its way.
+fn longest() -> Duration {
+    SLOWEST_LINK.transmission(ANSWER_BYTES)
+}
 
 /// See the file comment.
 #[derive(Debug, Default)]
@@ -21,6 +28,8 @@ pub struct Asking {
     unanswered: u32,
     /// When a large batch came last.
     large: Option<Time>,
+    /// When whom large batches of instances were told last, in answer to this ballot of a recovery, or as decided.
+    told: BTreeMap<(NodeId, Instance, Ballot), Time>,
 }
 
 impl Asking {
@@ -36,13 +45,26 @@ impl Asking {
         self.large.is_some_and(|at| now.since(at) < LARGE_EXPECTED)
     }
 
+    /// Somebody is to be told a batch of so many bytes, as decided ([`Ballot::ZERO`]) or in a recovery. Whether it is
+    /// to be sent: it is not large, or cannot be on its way.
+    pub fn tell(&mut self, to: NodeId, at: (Instance, Ballot), bytes: usize, now: Time) -> bool {
+        if bytes < LARGE_BATCH || mutation::active("epaxos/tells-again") {
+            return true;
+        }
+        self.told.retain(|_, told| now.since(*told) < longest());
+        let is_new = !self.told.contains_key(&(to, at.0, at.1));
+        if is_new {
+            self.told.insert((to, at.0, at.1), now);
+        }
+        is_new
+    }
+
     /// Whether to ask now: no answer can be on its way.
     pub fn is_due(&self, now: Time) -> bool {
-        let longest = SLOWEST_LINK.transmission(ANSWER_BYTES);
-        let is_busy = self.large.is_some_and(|at| now.since(at) < longest);
+        let is_busy = self.large.is_some_and(|at| now.since(at) < longest());
         let patience: Duration = match (is_busy, self.are_large(now)) {
-            (true, _) => longest,
-            (false, true) => longest.min(RETRANSMIT * (1 << self.unanswered.min(8))),
+            (true, _) => longest(),
+            (false, true) => longest().min(RETRANSMIT * (1 << self.unanswered.min(8))),
             (false, false) => RETRANSMIT,
         };
         self.asked.is_none_or(|(at, _)| now.since(at) >= patience)

@@ -1,10 +1,13 @@
 //! How a learner that is behind gets what it misses: decisions while a peer still has them, else a snapshot.
 
+use bytes::Bytes;
+use quorate_blocks::ballot::Ballot;
 use quorate_blocks::catchup;
 use quorate_blocks::instance::{Frontier, Instance};
 use quorate_blocks::state::Replicated;
 use quorate_core::{Context, Fact, NodeId, Time, mutation};
 
+use super::asking::Asking;
 use super::image::{self, Executed, Remembered};
 use super::message::{Host, Message, Progress, Record};
 use super::{Learner, MAX_GAP};
@@ -25,8 +28,7 @@ impl Learner {
                         cx.send(from, Message::Answered { more: true }.into());
                         return false;
                     }
-                    self.tell(from, instance, cx);
-                    bytes += held.bytes();
+                    bytes += tell_decision(from, (instance, held), &mut self.asking, cx);
                 }
                 cx.send(from, Message::Answered { more: false }.into());
             }
@@ -72,11 +74,19 @@ impl Learner {
 
     /// Tells somebody who asks about an instance that it is committed. If it is executed and no longer here, that one
     /// needs a snapshot.
-    pub fn tell<M: Host>(&self, to: NodeId, instance: Instance, cx: &mut Context<'_, M>) {
+    pub fn tell<M: Host>(&mut self, to: NodeId, instance: Instance, cx: &mut Context<'_, M>) {
         match self.table.get(&instance) {
-            Some(held) => cx.send(to, M::commit(instance, held.value(), held.state.deps)),
+            Some(held) => {
+                tell_decision(to, (instance, held), &mut self.asking, cx);
+            }
             None => cx.send(to, Message::Progress(self.progress()).into()),
         }
+    }
+
+    /// Whether to answer somebody who recovers an instance in this ballot, with so many bytes of its batch: they are
+    /// few, or cannot be on their way.
+    pub fn may_tell(&mut self, to: NodeId, at: (Instance, Ballot), bytes: usize, now: Time) -> bool {
+        self.asking.tell(to, at, bytes, now)
     }
 
     /// Something is missing and does not come: asks somebody who has it.
@@ -231,4 +241,19 @@ impl Learner {
         self.requests.retire(|instance| !self.state.executed().contains(*instance));
         true
     }
+}
+
+/// Tells somebody that an instance is decided: without its large batch if that may be on its way. Returns about how
+/// many bytes that takes.
+fn tell_decision<M: Host>(
+    to: NodeId,
+    (instance, held): (Instance, &InstanceState),
+    asking: &mut Asking,
+    cx: &mut Context<'_, M>,
+) -> usize {
+    let value = held.value();
+    let bytes = value.as_ref().map_or(0, Bytes::len);
+    let brings = asking.tell(to, (instance, Ballot::ZERO), bytes, cx.now());
+    cx.send(to, M::commit(instance, value.filter(|_| brings), held.state.deps));
+    if brings { held.bytes() } else { held.bytes() - bytes }
 }
