@@ -13,6 +13,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use bytes::Bytes;
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::instance::{Frontier, Instance};
 use quorate_core::{NodeId, NodeSet, Time, mutation};
@@ -190,7 +191,10 @@ impl Replica {
         let top = votes.values().map(|vote| vote.voted).max().expect("a quorum");
         let strongest = |vote: &&Vote| vote.phase == Phase::Committed;
         let accepted = |vote: &&Vote| vote.phase == Phase::Accepted && vote.voted == top;
-        let knows = |vote: &Vote| vote.value.as_ref().is_some_and(|value| !value.is_empty());
+        // A vote of the owner may leave a large batch out.
+        let is_batch = |value: &Bytes| !value.is_empty();
+        let knows =
+            |vote: &Vote| vote.phase == Phase::PreAccepted || vote.value.as_ref().is_some_and(is_batch);
         let knowing = votes.iter().filter(|(_, vote)| knows(vote)).map(|(node, _)| *node).collect();
         if let Some(vote) = votes.values().find(strongest).or(votes.values().find(accepted)).cloned() {
             return self.obey(at, &vote, knowing, cx);

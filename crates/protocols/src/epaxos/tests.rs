@@ -154,3 +154,19 @@ fn a_recovery_is_answered_once_while_a_large_batch_may_be_on_its_way() {
         assert_eq!(bench.hear(3, recover(2), 5000), reply, "{bytes}: it may be lost");
     }
 }
+
+#[test]
+fn a_large_batch_that_becomes_a_no_op_since_its_owner_takes_part_is_not_told() {
+    for (bytes, with) in [(LARGE_BATCH, ""), (LARGE_BATCH - 1, " with the batch")] {
+        let mut bench = Bench::new(&[at(1, 1), at(2, 1)], bytes);
+        let by_another = bench.hear(3, Message::Recover { instance: at(1, 1), ballot: ballot(1, 3) }, 0);
+        assert_eq!(by_another, [format!("3: RecoverReply{with}")], "{bytes}");
+        let by_owner = bench.hear(2, Message::Recover { instance: at(2, 1), ballot: ballot(1, 2) }, 0);
+        assert_eq!(by_owner, [format!("2: RecoverReply{with}")], "{bytes}");
+        // Who has voted for the batch tells it to its owner, too.
+        let (instance, deps, value) = (at(2, 1), Frontier::default(), Some(batch(bytes)));
+        bench.hear(3, Message::Accept { instance, ballot: ballot(2, 3), value, deps }, 0);
+        let by_owner = bench.hear(2, Message::Recover { instance, ballot: ballot(3, 2) }, 0);
+        assert_eq!(by_owner, ["2: RecoverReply with the batch"], "{bytes}");
+    }
+}

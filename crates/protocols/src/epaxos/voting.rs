@@ -9,7 +9,7 @@ use quorate_core::mutation;
 use super::Message;
 use super::message::Value;
 use super::replica::{Attempt, Cx, Replica, proposer};
-use crate::epaxos::graph::{Phase, State};
+use crate::epaxos::graph::{LARGE_BATCH, Phase, State};
 
 impl Replica {
     /// The owner proposes its batch; `init` is what it knows to interfere. Only ballot zero is the owner's.
@@ -105,7 +105,12 @@ impl Replica {
         if ballot > joined {
             self.join(at, cx);
         }
-        let (to, vote) = (proposer(at), self.learner.entry(instance).vote());
+        let (to, owner, mut vote) = (proposer(at), instance.owner(), self.learner.entry(instance).vote());
+        let takes_part = owner == to || owner == self.learner.me();
+        if takes_part && vote.phase == Phase::PreAccepted && !mutation::active("epaxos/owners-tell-batches") {
+            // It becomes a no-op, unless others have voted for the batch: they tell it.
+            vote.value.take_if(|batch| batch.len() >= LARGE_BATCH);
+        }
         if self.learner.may_tell(to, at, vote.value.as_ref().map_or(0, Bytes::len), cx.now()) {
             cx.send(to, Message::RecoverReply { instance, ballot, vote });
         }
