@@ -9,7 +9,7 @@ use quorate_core::{NodeId, NodeSet, Time, mutation};
 
 use super::Message;
 use super::replica::{Attempt, Cx, Replica};
-use crate::epaxos::graph::{FULL_LINK, PendingQuorum, Vote};
+use crate::epaxos::graph::{FULL_LINK, InstanceState, PendingQuorum, Vote};
 
 /// How far a replica is with an instance, as its owner in ballot zero or to recover it in another.
 #[derive(Debug)]
@@ -61,9 +61,10 @@ impl Replica {
             self.learner.entry(instance).state.pre_accept(deps, deps);
             self.learner.record(instance, cx);
             let step = Step::PreAccept { same: true, union: deps };
-            self.in_flight.on_sent(self.others(), instance, value.len(), cx.now());
+            let voters = self.others().difference(self.ignoring(instance, cx.now()));
+            self.in_flight.on_sent(voters, instance, value.len(), cx.now());
             let message = Message::PreAccept { instance, value, deps };
-            cx.send_all(self.others(), message.clone());
+            cx.send_all(voters, message.clone());
             let quorum = PendingQuorum::new(Ballot::ZERO, step, message, self.config.members(), cx.now());
             self.pending.begin(instance, quorum);
             // Nothing leaves before the own vote is durable: it counts when the first reply to it does.
@@ -104,7 +105,8 @@ impl Replica {
         let message = |value| Message::Accept { instance, ballot, value, deps: proposal.deps };
         let have_it = self.have_a_large_batch(instance, knowing);
         let knowing = self.have_or_get_the_batch(instance, knowing, cx.now());
-        let whole = self.learner.spread(instance, proposal.noop, knowing, message, cx);
+        let voters = self.config.members().difference(self.ignoring(instance, cx.now()));
+        let whole = self.learner.spread((instance, proposal.noop), (voters, knowing), message, cx);
         let mut quorum =
             PendingQuorum::new(ballot, Step::Accept(proposal), whole, self.config.members(), cx.now());
         if !proposal.noop && !have_it.is_empty() && !mutation::active("epaxos/repeats-batches") {
@@ -131,7 +133,8 @@ impl Replica {
         self.pending.end(id);
         self.note_pace(id, noop, cx.now());
         let knowing = self.have_or_get_the_batch(id, knowing, cx.now());
-        self.learner.spread(id, noop, knowing, |value| Message::Commit { instance: id, value, deps }, cx);
+        let message = |value| Message::Commit { instance: id, value, deps };
+        self.learner.spread((id, noop), (self.config.members(), knowing), message, cx);
     }
 
     /// Says again what was not answered. A fast quorum that is late is not waited for; a recovery that does not get on
@@ -139,7 +142,7 @@ impl Replica {
     pub(super) fn repeat(&mut self, cx: &mut Cx<'_>) {
         let (now, slow, heartbeat) = (cx.now(), self.config.slow(), self.config.learner.heartbeat);
         let (mut late, mut stale) = (Vec::new(), Vec::new());
-        let present = self.learner.present(now);
+        let (present, rejoining) = (self.learner.present(now), self.learner.rejoining(now));
         for (instance, quorum) in self.pending.iter_mut() {
             let is_large = self.learner.may_be_large(instance, now);
             let patience = 2 * self.config.patience(&self.learner, instance);
@@ -170,6 +173,8 @@ impl Replica {
             if let Some((knowing, brief)) = brief {
                 cx.send_all(knowing, brief);
             }
+            let ignoring = if is_large { rejoining } else { NodeSet::EMPTY };
+            let silent = silent.difference(ignoring);
             let late = silent.difference(self.in_flight.under_way_to(silent, instance, now));
             if let Some(bytes) = message.batch().map(Bytes::len) {
                 self.in_flight.on_sent(late, instance, bytes, now);
@@ -183,10 +188,17 @@ impl Replica {
     /// These, who have the batch of an instance, and those to whom an own one is on its way: it comes before what is
     /// said of it now.
     fn have_or_get_the_batch(&self, instance: Instance, knowing: NodeSet, now: Time) -> NodeSet {
-        match mutation::active("epaxos/batches-again") {
-            true => knowing,
-            false => knowing.union(self.in_flight.under_way_to(self.others(), instance, now)),
+        if mutation::active("epaxos/batches-again") {
+            return knowing;
         }
+        let getting = self.in_flight.under_way_to(self.others(), instance, now);
+        knowing.union(getting).difference(self.ignoring(instance, now))
+    }
+
+    /// Members that rejoin, and ignore the large batch of this instance until it is decided.
+    fn ignoring(&self, instance: Instance, now: Time) -> NodeSet {
+        let is_large = self.learner.get(instance).and_then(InstanceState::is_large) == Some(true);
+        if is_large { self.learner.rejoining(now) } else { NodeSet::EMPTY }
     }
 
     /// All members but this.

@@ -9,7 +9,7 @@ use quorate_core::{
     Context, Group, Instant, Machine, NodeId, NodeSet, Outbox, Protocol, Random, Saved, Settings, Time, Wall,
 };
 
-use super::graph::learner::message::{Message as Said, Record};
+use super::graph::learner::message::{Message as Said, Progress, Record};
 use super::graph::{LARGE_BATCH, State};
 use super::proposing::Proposal;
 use super::{Epaxos, Message, Replica, Timer};
@@ -126,6 +126,28 @@ fn who_has_a_large_batch_is_asked_again_without_it() {
         let first = bench.accept(at(2, 1), bytes, &[1, 2]);
         assert_eq!(first, ["2: Accept", "3: Accept with the batch"], "{bytes}");
         assert_eq!(bench.tick(800), again, "{bytes}");
+    }
+}
+
+#[test]
+fn who_rejoins_is_not_sent_large_batches_before_they_are_decided() {
+    let rejoin = || Said::Rejoin { life: 1, union: Frontier::default() };
+    for bytes in [LARGE_BATCH, LARGE_BATCH - 1] {
+        let (mut bench, is_large) = (Bench::new(&[], 0), bytes == LARGE_BATCH);
+        bench.hear(3, rejoin(), 0);
+        let both = ["2: Accept with the batch", "3: Accept with the batch"];
+        let voters = if is_large { &both[..1] } else { &both };
+        assert_eq!(bench.accept(at(2, 1), bytes, &[1]), voters, "{bytes}");
+        assert_eq!(bench.tick(800), voters, "{bytes}");
+        let votes = || Message::AcceptReply { instance: at(2, 1), ballot: ballot(1, 1) };
+        let decides = [bench.hear(2, votes(), 0), bench.hear(1, votes(), 0)].concat();
+        assert_eq!(decides, ["2: Commit", "3: Commit with the batch"], "{bytes}");
+        assert_eq!(bench.accept(at(2, 2), bytes, &[1]), voters, "{bytes}");
+        // It takes part again.
+        let mut executed = Frontier::default();
+        executed.add(at(1, 1));
+        bench.hear(3, Said::Progress(Progress { executed, ..Progress::default() }), 0);
+        assert_eq!(bench.tick(800), both, "{bytes}");
     }
 }
 

@@ -215,3 +215,16 @@ fn a_snapshot_without_batches_that_nobody_else_may_have() {
     let text = trace!("epaxos", "batches-of-a-snapshot");
     assert_separates("learner/takes-the-state-alone", text, "p3 #8 = Value(Some(b\"1\"))");
 }
+
+/// What was sent, and to whom, between two lines of a conversation.
+fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
+    let (_, after) = text.split_once(from).expect("it begins");
+    after.split_once(to).expect("it ends").0
+}
+
+#[test]
+fn large_batches_for_who_rejoins() {
+    let text = trace!("epaxos", "large-batches-while-rejoining");
+    let is_asked = |text: &str| between(text, "b*20000", "mend").contains("r2,r3 PreAccept");
+    assert_goes_wrong("epaxos", "epaxos/asks-who-rejoins", text, is_asked);
+}

@@ -61,6 +61,8 @@ pub(super) struct GcWatermarks {
 #[derive(Clone, Copy, Debug, Default)]
 struct Peer {
     heard: Option<Time>,
+    /// When it has said last that it rejoins, if it has not said anything else since.
+    rejoins: Option<Time>,
     progress: Progress,
 }
 
@@ -79,8 +81,24 @@ impl GcWatermarks {
     pub(super) fn on_progress(&mut self, from: NodeId, progress: &Progress, now: Time) -> bool {
         let Some(peer) = self.peers.get_mut(&from) else { return false };
         peer.heard = Some(now);
+        if !progress.executed.is_empty() {
+            peer.rejoins = None;
+        }
         peer.progress = peer.progress.union(progress);
         true
+    }
+
+    /// A peer says that it rejoins.
+    pub(super) fn on_rejoin(&mut self, from: NodeId, now: Time) {
+        if let Some(peer) = self.peers.get_mut(&from) {
+            peer.rejoins = Some(now);
+        }
+    }
+
+    /// Peers that have said lately that they rejoin.
+    pub(super) fn rejoining(&self, now: Time) -> NodeSet {
+        let rejoins = |peer: &Peer| peer.rejoins.is_some_and(|at| now.since(at) < ABSENT);
+        self.peers.iter().filter(|(_, peer)| rejoins(peer)).map(|(node, _)| *node).collect()
     }
 
     /// What this one has said of itself has left, since it has come back.
@@ -245,6 +263,18 @@ mod tests {
         watermarks.on_progress(node(2), &Progress::default(), Time::ZERO);
         assert_eq!(watermarks.stable(frontier(&[9, 9])), frontier(&[4, 6]));
         assert!(!watermarks.on_progress(node(7), &Progress::default(), Time::ZERO), "a stranger");
+    }
+
+    #[test]
+    fn a_peer_rejoins_until_it_has_executed_something_or_says_so_no_more() {
+        let mut watermarks = watermarks(&[&[1], &[1]]);
+        let rejoining = |watermarks: &GcWatermarks, at: Time| watermarks.rejoining(at).contains(node(2));
+        watermarks.on_rejoin(node(2), Time::ZERO);
+        watermarks.on_progress(node(2), &Progress::default(), Time::ZERO);
+        assert!(rejoining(&watermarks, Time::ZERO) && !rejoining(&watermarks, Time::ZERO + ABSENT));
+        let executed = frontier(&[1]);
+        watermarks.on_progress(node(2), &Progress { executed, ..Progress::default() }, Time::ZERO);
+        assert!(!rejoining(&watermarks, Time::ZERO));
     }
 
     #[test]

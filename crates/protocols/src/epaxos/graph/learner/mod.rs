@@ -370,19 +370,18 @@ impl Learner {
         self.is_executed(instance) || self.table.get(&instance).is_some_and(InstanceState::is_committed)
     }
 
-    /// Sends a value, a no-op or the batch, to all members: without the batch to those who have it. Returns the message
-    /// with the batch.
+    /// Sends a value, a no-op or the batch, to these: without the batch to those who have it. Returns the message with
+    /// the batch.
     pub fn spread<M: Host>(
         &self,
-        instance: Instance,
-        noop: bool,
-        knowing: NodeSet,
+        (instance, noop): (Instance, bool),
+        (members, knowing): (NodeSet, NodeSet),
         message: impl Fn(Option<Bytes>) -> M::Message,
         cx: &mut Context<'_, M>,
     ) -> M::Message {
         let batch = || self.table.get(&instance)?.command.clone();
         let whole = if noop { Batch::noop() } else { batch().expect("proposed by whoever knows it") };
-        let (members, whole) = (self.config.members, message(Some(whole)));
+        let whole = message(Some(whole));
         let knowing = if noop { NodeSet::EMPTY } else { members.intersection(knowing) };
         cx.send_all(knowing, message(None));
         let others = members.iter().filter(|node| !knowing.contains(*node)).collect();

@@ -51,7 +51,7 @@
 //! nobody knows its batch.
 
 use quorate_blocks::instance::Frontier;
-use quorate_core::{Context, NodeId, NodeSet, mutation};
+use quorate_core::{Context, NodeId, NodeSet, Time, mutation};
 
 use super::Learner;
 use super::message::{Host, Message, Record};
@@ -151,9 +151,18 @@ impl Learner {
         union: Frontier,
         cx: &mut Context<'_, M>,
     ) {
+        self.watermarks.on_rejoin(from, cx.now());
         if self.is_whole() {
             self.expect_all(&union);
             cx.send(from, Message::RejoinReply { life, known: self.heard_of() }.into());
+        }
+    }
+
+    /// Members that do not take part yet: they look at nothing but decisions.
+    pub fn rejoining(&self, now: Time) -> NodeSet {
+        match mutation::active("epaxos/asks-who-rejoins") {
+            true => NodeSet::EMPTY,
+            false => self.watermarks.rejoining(now),
         }
     }
 
