@@ -443,6 +443,14 @@ impl InFlight {
         }
     }
 
+    /// The peer was silent from then until now. Nothing that was large and on its way is late before it has had as much
+    /// more time: a connection that is cut keeps it.
+    pub fn on_silence(&mut self, since: Time, now: Time) {
+        for probe in self.probes.iter_mut().filter(|probe| probe.is_large() && probe.due > since) {
+            probe.due += now.since(since.max(probe.sending.at));
+        }
+    }
+
     /// Whether the model says of some message under way when its answer is late: there is much of it.
     pub fn is_large(&self) -> bool {
         self.probes.iter().any(Probe::is_large)

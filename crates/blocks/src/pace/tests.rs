@@ -490,3 +490,25 @@ fn nothing_is_waited_for_longer_than_ten_seconds_whatever_a_dead_peer_was_sent()
     in_flight.on_sent(1, MIB, at(10_200));
     assert!(!in_flight.is_late(1, at(10_300)));
 }
+
+/// What is large and on its way when its peer falls silent is late as much later, and what is sent meanwhile is waited
+/// for from the end of the silence on. What is small, or late before, is late as it was.
+#[test]
+fn a_large_message_has_as_much_more_time_as_its_peer_was_silent() {
+    for (bytes, sent, silence, late_at) in [
+        // A MiB takes half a second at the assumed rate.
+        (MIB, 0, None, 1049),
+        (MIB, 0, Some((500, 2500)), 3049),
+        (MIB, 1000, Some((500, 2500)), 3549),
+        (MIB, 0, Some((1500, 2500)), 1049),
+        (KIB, 0, Some((100, 2500)), 0),
+    ] {
+        let mut in_flight = InFlight::new(Duration::from_millis(200));
+        in_flight.on_sent(1, bytes, at(sent));
+        if let Some((since, until)) = silence {
+            in_flight.on_silence(at(since), at(until));
+        }
+        let late = (0..10_000).find(|millis| in_flight.is_late(1, at(*millis)));
+        assert_eq!(late, Some(late_at), "{bytes} bytes at {sent}, silent {silence:?}");
+    }
+}

@@ -10,7 +10,7 @@ use quorate_core::{Context, Instant, Machine, NodeId, ProcessId, Salvaged, Saved
 use super::in_flight::BatchesInFlight;
 use super::proposing::Step;
 use super::{Config, Message};
-use crate::epaxos::graph::learner::{Host, Record};
+use crate::epaxos::graph::learner::{self, Host, Record};
 use crate::epaxos::graph::{Learner, PendingQuorums, Watch};
 
 /// A replica's wake-ups.
@@ -62,7 +62,8 @@ impl Machine for Replica {
         let me = learner.me();
         cx.set_timer(Timer::Tick, config.learner.heartbeat);
         let (pending, waits, watch) = (PendingQuorums::default(), BTreeMap::new(), Watch::default());
-        Replica { config, learner, pending, waits, watch, in_flight: BatchesInFlight::new(me) }
+        let in_flight = BatchesInFlight::new(me, config.learner.heartbeat);
+        Replica { config, learner, pending, waits, watch, in_flight }
     }
 
     fn on_message(&mut self, from: ProcessId, message: Message, cx: &mut Cx<'_>) {
@@ -77,6 +78,9 @@ impl Machine for Replica {
         match message {
             Message::Client(_) => unreachable!("handled above"),
             Message::Learner(message) => {
+                if let learner::Message::Progress(_) = message {
+                    self.in_flight.on_heard(from, cx.now());
+                }
                 if self.learner.on_message(from, message, cx) {
                     self.pending.retain(|instance| !self.learner.is_executed(instance));
                     self.waits.retain(|instance, _| !self.learner.is_executed(*instance));

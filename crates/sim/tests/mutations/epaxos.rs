@@ -228,3 +228,10 @@ fn large_batches_for_who_rejoins() {
     let is_asked = |text: &str| between(text, "b*20000", "mend").contains("r2,r3 PreAccept");
     assert_goes_wrong("epaxos", "epaxos/asks-who-rejoins", text, is_asked);
 }
+
+#[test]
+fn large_batches_for_who_is_silent() {
+    let text = trace!("epaxos", "large-batch-to-the-silent");
+    let is_sent_again = |text: &str| between(text, "repeat 8", "mend").contains("PreAccept");
+    assert_goes_wrong("epaxos", "epaxos/sends-to-the-silent", text, is_sent_again);
+}
