@@ -14,8 +14,10 @@ use quorate_store::{Command, Condition, Expiry};
 /// When some links are cut; at the end of it two of five die.
 const CUTS: (Nanos, Nanos) = (2 * SECOND, 4 * SECOND);
 const END: Nanos = 30 * SECOND;
-const WRITERS: usize = 160;
-const BYTES: usize = 64 << 10;
+const WRITERS: usize = 320;
+const BYTES: usize = 128 << 10;
+/// Of the links that they fill.
+const RATE: Rate = Rate::mbit(20);
 
 fn nodes() -> impl Iterator<Item = NodeId> {
     (1..=5).filter_map(NodeId::new)
@@ -28,7 +30,7 @@ fn put(client: usize, bytes: usize) -> Command {
 
 /// The longest time after two deaths without a write that succeeds.
 pub fn longest_pause() -> Nanos {
-    let link = Link { delay: Duration::from_millis(5), jitter: Duration::ZERO, rate: Some(Rate::mbit(10)) };
+    let link = Link { delay: Duration::from_millis(5), jitter: Duration::ZERO, rate: Some(RATE) };
     let pairs = nodes().flat_map(|a| nodes().map(move |b| (a, b))).filter(|(a, b)| a != b);
     let links = pairs.map(|pair| (pair, link)).collect();
     let setup = Setup { links, ..Setup::instant(5, &[""; 0], END) };
@@ -63,7 +65,7 @@ fn pause_after(bytes: usize) -> Nanos {
     };
     let first = Ask { at: SECOND / 2, proxy: 0, command: put(0, bytes), patience: END };
     let draw = Box::new(|client: usize, _| (client % 3, put(client, 9)));
-    let clients = Clients { count: WRITERS, from: SECOND, until: END, think: 0, patience: END, draw };
+    let clients = Clients { count: WRITERS / 2, from: SECOND, until: END, think: 0, patience: END, draw };
     let dies = CUTS.1 + 150 * MILLISECOND;
     let acts = vec![(dies, Act::Crash(NodeId::new(3).expect("an id")))];
     let load = Load { asks: vec![first], clients: Some(clients), acts };

@@ -1,5 +1,7 @@
 //! Groups go on serving where clients fill their links, whatever else happens, and when a minority is gone for good.
 
+use std::time::Duration;
+
 use quorate_protocols::registry::named;
 use quorate_sim::{Options, sim};
 
@@ -39,8 +41,21 @@ fn shadows_of_hermes_become_whole_over_full_links() {
     assert_serves("hermes", 5, &[63, 137]);
 }
 
-/// Recoveries asked again and again for what came back with large batches.
+/// Recoveries asked again and again for what came back with large batches (112). Batches came to those who had them,
+/// who rejoined or were silent, and with votes that made no-ops of them (137).
 #[test]
 fn epaxos_serves_over_full_links() {
-    assert_serves("epaxos", 3, &[112]);
+    assert_serves("epaxos", 3, &[112, 137]);
+}
+
+/// How long EPaxos answers no write in seed 137, where it has two of three for it.
+pub fn longest_wait_of_epaxos() -> Duration {
+    let options = Options { seed: 137, runs: 1, ..full_links(3) };
+    sim(named("epaxos"), &options, &mut |_| {}).expect("valid options").longest_wait.0
+}
+
+#[test]
+fn epaxos_serves_soon_over_full_links() {
+    let wait = longest_wait_of_epaxos();
+    assert!(wait < Duration::from_secs(5), "{wait:?}");
 }

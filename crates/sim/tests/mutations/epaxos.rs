@@ -1,6 +1,10 @@
 //! Each safety rule of EPaxos*, weakened on purpose.
 
-use crate::assert_goes_wrong;
+use std::time::Duration;
+
+use quorate_core::mutation;
+
+use crate::{assert_goes_wrong, thin_links};
 
 /// Owners are suspected soon: more recoveries in a run.
 const RESTLESS: &[&str] = &["heartbeat=10ms", "recovery.timeout=30ms", "proxy.patience=40ms"];
@@ -234,4 +238,10 @@ fn large_batches_for_who_is_silent() {
     let text = trace!("epaxos", "large-batch-to-the-silent");
     let is_sent_again = |text: &str| between(text, "repeat 8", "mend").contains("PreAccept");
     assert_goes_wrong("epaxos", "epaxos/sends-to-the-silent", text, is_sent_again);
+}
+
+#[test]
+fn large_batches_with_votes_that_make_no_ops_of_them() {
+    let wait = mutation::with("epaxos/owners-tell-batches", thin_links::longest_wait_of_epaxos);
+    assert!(wait > Duration::from_secs(6), "{wait:?}");
 }
