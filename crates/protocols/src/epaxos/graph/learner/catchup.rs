@@ -92,7 +92,7 @@ impl Learner {
     /// Something is missing and does not come: asks somebody who has it.
     pub fn ask<M: Host>(&mut self, cx: &mut Context<'_, M>) {
         if self.asking.is_due(cx.now()) {
-            self.ask_one_of(self.watermarks.ahead_of(&self.committed), cx);
+            self.ask_one_of(self.watermarks.ahead_of(&self.committed, cx.now()), cx);
         }
     }
 

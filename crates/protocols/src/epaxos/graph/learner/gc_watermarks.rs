@@ -116,10 +116,15 @@ impl GcWatermarks {
         self.peers.get(&node).map(|peer| peer.progress).unwrap_or_default()
     }
 
-    /// Peers that have executed what is beyond this.
-    pub(super) fn ahead_of(&self, committed: &Frontier) -> Vec<NodeId> {
+    /// Peers that have executed what is beyond this: those who were heard lately, or all if none was.
+    pub(super) fn ahead_of(&self, committed: &Frontier, now: Time) -> Vec<NodeId> {
         let ahead = self.peers.iter().filter(|(_, peer)| !peer.progress.executed.within(committed));
-        ahead.map(|(node, _)| *node).collect()
+        let (all, present) = (ahead.clone(), ahead.filter(|(_, peer)| self.is_present(peer, now)));
+        let present: Vec<_> = present.map(|(node, _)| *node).collect();
+        match present.is_empty() {
+            true => all.map(|(node, _)| *node).collect(),
+            false => present,
+        }
     }
 
     /// What all members have executed, as far as is known; `own` is what this one has.
@@ -263,6 +268,17 @@ mod tests {
         watermarks.on_progress(node(2), &Progress::default(), Time::ZERO);
         assert_eq!(watermarks.stable(frontier(&[9, 9])), frontier(&[4, 6]));
         assert!(!watermarks.on_progress(node(7), &Progress::default(), Time::ZERO), "a stranger");
+    }
+
+    #[test]
+    fn who_was_not_heard_lately_is_asked_only_if_nobody_else_is_ahead() {
+        let mut watermarks = watermarks(&[&[2], &[1], &[2]]);
+        let ahead = |watermarks: &GcWatermarks| watermarks.ahead_of(&frontier(&[1]), Time::ZERO + ABSENT);
+        assert_eq!(ahead(&watermarks), [node(2), node(4)], "nobody was heard");
+        watermarks.on_progress(node(3), &Progress::default(), Time::ZERO + ABSENT);
+        assert_eq!(ahead(&watermarks), [node(2), node(4)], "who was heard is not ahead");
+        watermarks.on_progress(node(4), &Progress::default(), Time::ZERO + ABSENT);
+        assert_eq!(ahead(&watermarks), [node(4)]);
     }
 
     #[test]
