@@ -93,6 +93,8 @@ struct Listed {
     members: Vec<Line>,
     leader: Option<u8>,
     node: Option<u8>,
+    /// What the asked node is to the group, in a word.
+    membership: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -123,5 +125,13 @@ fn list(args: MemberList) -> Result<(), Failure> {
             if listed.node == Some(*id) { "(asked)" } else { "" }.to_owned(),
         ]
     }));
-    protocols::print(&rows)
+    protocols::print(&rows)?;
+    if let (Some(node), Some("left")) = (listed.node, listed.membership.as_deref()) {
+        writeln!(
+            stdout(),
+            "Node {node}, which was asked, has left the group: what it knows of the members may be old. Ask one of \
+             them (--endpoints)."
+        )?;
+    }
+    Ok(())
 }

@@ -47,9 +47,9 @@ pub enum Manage {
     /// Change who is in the group, in one step (joint consensus). New voters are caught up as learners first; the
     /// answer comes when the change is in force.
     Change {
-        /// To be voters: new ones with their address, learners that are to be promoted with any (or an empty one).
+        /// To be voters: new ones with their address, members that are to be promoted with any (or an empty one).
         voters: BTreeMap<NodeId, String>,
-        /// Nodes that are sent the log and do not count, with their addresses.
+        /// Nodes that are sent the log and do not count, with their addresses; those of members may be empty.
         learners: BTreeMap<NodeId, String>,
         /// Nodes that are to leave the group, voters or learners.
         remove: NodeSet,

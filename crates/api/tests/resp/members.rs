@@ -34,6 +34,10 @@ fn clauses_make_one_change() {
         ("member learner 4=a:1 2", at(&[]), at(&[(4, "a:1"), (2, "")]), vec![]),
         ("MEMBER PROMOTE 2", at(&[(2, "")]), at(&[]), vec![]),
         ("MEMBER REMOVE 1 2", at(&[]), at(&[]), vec![1, 2]),
+        // Not in the group as far as this node knows, which may be old: the group's leader judges.
+        ("MEMBER PROMOTE 9", at(&[(9, "")]), at(&[]), vec![]),
+        ("MEMBER LEARNER 9", at(&[]), at(&[(9, "")]), vec![]),
+        ("MEMBER REMOVE 9", at(&[]), at(&[]), vec![9]),
         (
             "MEMBER ADD 4=a:1 PROMOTE 2 LEARNER 6=c:3 ADD 5=b:2 REMOVE 1",
             at(&[(2, ""), (4, "a:1"), (5, "b:2")]),
@@ -68,9 +72,6 @@ fn what_makes_no_sense_is_refused_here() {
         ("MEMBER REMOVE -1", "from 1 to 63"),
         ("MEMBER REMOVE 1=a:1", "the address of node 1 is known"),
         ("MEMBER ADD 4=a:1 REMOVE 4", "node 4 is named twice"),
-        ("MEMBER REMOVE 9", "node 9 is not in the group: its members are 1, 2"),
-        ("MEMBER PROMOTE 9", "node 9 is not in the group: its members are 1, 2"),
-        ("MEMBER LEARNER 9", "node 9 is not in the group: its members are 1, 2"),
         ("MEMBER CANCEL 4", "wrong number of arguments for 'quorate|member'"),
         ("TRANSFER x", "from 1 to 63"),
         ("TRANSFER 1 2", "wrong number of arguments for 'quorate|transfer'"),

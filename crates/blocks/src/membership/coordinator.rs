@@ -193,6 +193,10 @@ impl ReconfigurationCoordinator {
         if !current.is_joint() && job.target(current) == *current {
             return Some((request, Managed::Done));
         }
+        // A change is done as a whole or not at all: this one is not the repetition of one that is done.
+        if let Some(stranger) = job.remove.iter().find(|node| !current.all().contains(*node)) {
+            return refuse(request, not_in(current, stranger));
+        }
         self.job = Some(Job { waiting: vec![(request, now)], ..job });
         None
     }
@@ -332,10 +336,19 @@ fn validate(
             return Err(format!("node {node} is named twice"));
         }
     }
+    let unplaced = voters.iter().chain(learners).filter(|(_, address)| address.is_empty());
+    if let Some((stranger, _)) = unplaced.into_iter().find(|(node, _)| !current.all().contains(**node)) {
+        return Err(not_in(current, *stranger));
+    }
     match voters.len() + learners.len() + current.all().len() > usize::from(NodeId::MAX) {
         true => Err("the group would be too large".to_owned()),
         false => Ok(()),
     }
+}
+
+fn not_in(current: &Configuration, stranger: NodeId) -> String {
+    let members: Vec<_> = current.all().iter().map(|node| node.to_string()).collect();
+    format!("node {stranger} is not in the group: its members are {}", members.join(", "))
 }
 
 #[cfg(test)]
@@ -452,6 +465,37 @@ mod tests {
             let change = Manage::Change { voters, learners, remove };
             let answer = coordinator().ask(request(1), change, &read("123//"), NOW).unwrap();
             assert!(matches!(answer.1, Managed::Refused(_)));
+        }
+    }
+
+    #[test]
+    fn what_is_done_is_done_again_and_who_is_no_member_is_named_with_those_who_are() {
+        let named = |word: &str| -> BTreeMap<_, _> {
+            let (ids, at) = word.split_once('@').unwrap_or((word, ""));
+            set(ids).iter().map(|node| (node, at.to_owned())).collect()
+        };
+        // Voters, learners, to remove; in the group 23//5, which 1 and 4 have left.
+        for (words, expected) in [
+            ("- - 1", "done"),
+            ("- - 14", "done"),
+            ("3 5 1", "done"),
+            ("- - 2", "begun"),
+            ("5 - -", "begun"),
+            ("6@a:1 - 2", "begun"),
+            ("9 - -", "node 9 is not in the group: its members are 2, 3, 5"),
+            ("- 9 -", "node 9 is not in the group: its members are 2, 3, 5"),
+            ("- - 29", "node 9 is not in the group: its members are 2, 3, 5"),
+            ("6@a:1 - 9", "node 9 is not in the group: its members are 2, 3, 5"),
+        ] {
+            let columns: Vec<_> = words.split(' ').collect();
+            let (voters, learners) = (named(columns[0]), named(columns[1]));
+            let change = Manage::Change { voters, learners, remove: set(columns[2]) };
+            let found = match coordinator().ask(request(1), change, &read("23//5"), NOW) {
+                None => "begun".to_owned(),
+                Some((_, Managed::Done)) => "done".to_owned(),
+                Some(answer) => refusal(&[answer], 1),
+            };
+            assert_eq!(found, expected, "{words}");
         }
     }
 

@@ -107,7 +107,7 @@ impl Operator {
         if change.is_empty() {
             change = self.upheaval(random);
         }
-        change.manage(random)
+        change.manage(voters.union(learners), random)
     }
 
     /// Any node may become anything.
@@ -166,9 +166,13 @@ impl Change {
         self.voters.is_empty() && self.learners.is_empty() && self.remove.is_empty()
     }
 
-    fn manage(self, random: &mut Random) -> Manage {
+    /// The group knows where its members are, and has to be told of others.
+    fn manage(self, members: NodeSet, random: &mut Random) -> Manage {
         let mut named = |nodes: Vec<NodeId>| {
-            let mut address = |node| if random.chance(0.5) { format!("{node:?}") } else { String::new() };
+            let mut address = |node| match random.chance(0.5) || !members.contains(node) {
+                true => format!("{node:?}"),
+                false => String::new(),
+            };
             nodes.into_iter().map(|node| (node, address(node))).collect()
         };
         let (voters, learners) = (named(self.voters), named(self.learners));
@@ -220,7 +224,7 @@ impl Cluster {
         let new = nodes.iter().find(|new| !taken.contains(*new));
         let (Some(new), true) = (new, voters.contains(node(host)) && !self.healed) else { return };
         let manage = Manage::Change {
-            voters: [(new, String::new())].into(),
+            voters: [(new, format!("{new:?}"))].into(),
             learners: Default::default(),
             remove: [node(host)].into_iter().collect(),
         };
