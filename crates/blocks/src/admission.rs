@@ -32,6 +32,29 @@
 //! the disk that is known was never admitted; or the disk of a node that asks to replace its own
 //! ([`Stage::Replacing`]), which needs every other voter, since nobody may go on listening to the old one.
 //!
+//! **Replacing a disk** has two phases. In the first, the new disk *waits*: it introduces itself to nobody, refuses
+//! whoever introduces itself, and nobody takes note of it. It goes on when every other voter has tried that within
+//! [`THERE`]. In the second it introduces itself as [`Stage::Replacing`]. Whoever hears that retires the old disk,
+//! durably, and only then answers. When all other voters have answered, the new disk is admitted.
+//!
+//! - *The two never take part together.* The new disk's replica runs only after every other voter has durably retired
+//!   the old disk and ended its connections: from then on nobody hears the old disk, or is heard by it. Crashes and
+//!   partitions in between do not change that. What an answer promises is durable before it leaves, a retired disk
+//!   stays retired, and the new disk counts answers of its present life only.
+//! - *No vote of the old disk is lost.* Where some have retired it and others have not, it may still vote among the
+//!   latter. A member that rejoins asks all others for what they have heard of, after all of them have retired its old
+//!   disk ([`Capabilities::rejoin`](quorate_core::Capabilities::rejoin)).
+//! - *Before the second phase nothing has changed.* No other process has written anything, so the old disk comes back
+//!   as after any restart, and members that are connected to it have no reason to look for the new one, which goes on
+//!   waiting. While another member is gone for good, the second phase does not begin: an operator who gave up a sound
+//!   disk by mistake has lost nothing.
+//! - *The second phase cannot be undone*, since nobody knows alone whether all others have answered. If another member
+//!   is lost for good then, before it has answered, neither disk is let in any more. All others have just been there
+//!   when it begins, and it takes a few round trips.
+//!
+//! Each life of the new disk begins with the first phase. That it has begun the second one earlier it only needs to
+//! know to say so ([`may_be_retired`](Admission::may_be_retired)).
+//!
 //! **Timeouts.** The memory also has the node's [`Reach`], which each introduction says, and two nodes speak only if
 //! theirs are the same ([`crate::reach`], where the argument is). Whoever has the shorter one starts again
 //! ([`longer_reach`](Admission::longer_reach)).
@@ -46,13 +69,17 @@ use std::fmt;
 use std::time::Duration;
 
 use quorate_core::wire::{Decoder, Encoder};
-use quorate_core::{NodeId, NodeSet, Wire, WireError, mutation, wire_enum, wire_struct};
+use quorate_core::{NodeId, NodeSet, Time, Wire, WireError, mutation, wire_enum, wire_struct};
 
 use crate::reach::{Reach, RoundTrips};
 
 /// How long a write of the memory may take. A node whose disk takes longer stops: it could let in nobody who has
 /// restarted, and if it leads, those who hear it would elect nobody else, who could.
 pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a voter counts as there after it has introduced itself to a disk that is to replace another: longer than
+/// members wait from one attempt to connect to the next.
+pub const THERE: Duration = Duration::from_secs(5);
 
 /// Starts that are remembered of each disk. An old copy could only be taken for the disk itself if it were started so
 /// often without meeting anybody who remembers better.
@@ -283,6 +310,8 @@ pub enum Why {
     LeftGroup,
     /// It is empty, and the node is a voter: another disk was admitted for that.
     Voter,
+    /// It is empty, and is to replace another when all other voters are there.
+    Waits,
 }
 wire_enum!(Why {
     1 => OtherDisk { known, found },
@@ -291,6 +320,7 @@ wire_enum!(Why {
     4 => Copied { life },
     5 => LeftGroup,
     6 => Voter,
+    7 => Waits,
 });
 
 impl fmt::Display for Reason {
@@ -326,6 +356,11 @@ impl fmt::Display for Reason {
                 f,
                 "node {node} asks to join with an empty data directory, but node {witness} knows it as a voter already"
             ),
+            Why::Waits => write!(
+                f,
+                "node {node} is to replace its data directory by an empty one, and does so when all other members \
+                 reach it"
+            ),
         }
     }
 }
@@ -352,6 +387,12 @@ pub struct Admission {
     /// The reach of this process, for all its life.
     reach: Reach,
     round_trips: RoundTrips,
+    /// Of a disk that is to replace another: when each of the others was heard of last in this life.
+    heard: BTreeMap<NodeId, Time>,
+    /// Whether all others were there at once in this life, so that it introduces itself.
+    replaces: bool,
+    /// Whether another has said that it knows this disk.
+    is_known: bool,
 }
 
 impl Admission {
@@ -383,6 +424,9 @@ impl Admission {
             revision: 1,
             durable: 0,
             admitted_at,
+            heard: BTreeMap::new(),
+            replaces: false,
+            is_known: false,
         };
         admission.admit_if_enough();
         Ok(admission)
@@ -429,9 +473,35 @@ impl Admission {
             || mutation::active("admission/answer-proxies-at-once")
     }
 
-    /// How this process presents itself.
-    pub fn introduction(&self) -> Introduction {
-        Introduction {
+    /// Whether this directory is to replace another, and waits until all other voters are there at once.
+    pub fn waits_to_replace(&self) -> bool {
+        self.memory.stage == Stage::Replacing && !self.replaces
+    }
+
+    /// Whether the disk that this one is to replace may be retired already: an earlier life has begun with that.
+    pub fn may_be_retired(&self) -> bool {
+        let retired = |me: &PeerDisk| !me.retired.is_empty();
+        self.is_known || self.memory.peers.get(&self.me).is_some_and(retired)
+    }
+
+    /// The other voters that are not there, as far as a disk knows that is to replace another.
+    pub fn absent(&self, now: Time) -> NodeSet {
+        let is_there = |node| self.heard.get(&node).is_some_and(|heard| now.since(*heard) <= THERE);
+        self.others().iter().filter(|node| !is_there(*node)).collect()
+    }
+
+    /// Another voter is there. A disk that is to replace another does so now, if it was the last one that was missing.
+    pub fn on_presence(&mut self, from: NodeId, now: Time) {
+        if self.waits_to_replace() {
+            self.heard.insert(from, now);
+            // It may have to start again first, which takes longer than a round trip.
+            self.replaces = self.absent(now).is_empty() && self.memory.reach <= self.reach;
+        }
+    }
+
+    /// How this process presents itself; not at all while it [waits](Self::waits_to_replace).
+    pub fn introduction(&self) -> Option<Introduction> {
+        (!self.waits_to_replace()).then(|| Introduction {
             life: self.memory.own.clone(),
             stage: self.memory.stage,
             version: self.version,
@@ -439,7 +509,7 @@ impl Admission {
             members: self.all,
             peers: self.memory.peers.clone(),
             reach: self.reach,
-        }
+        })
     }
 
     /// The reach of this process, from its start to its end.
@@ -528,7 +598,7 @@ impl Admission {
     }
 
     /// A peer has introduced itself, or has answered with its introduction.
-    pub fn hear(&mut self, from: NodeId, said: &Introduction) -> Verdict {
+    pub fn hear(&mut self, from: NodeId, said: &Introduction, now: Time) -> Verdict {
         assert!(from != self.me, "a node does not introduce itself to itself");
         let refuses = !mutation::active("admission/off");
         if let Some(why) = self.judge_myself(said).filter(|_| refuses) {
@@ -539,6 +609,16 @@ impl Admission {
                 self.revision += 1;
             }
             return Verdict::Stop(reason);
+        }
+        if self.waits_to_replace() {
+            let known = said.peers.get(&self.me).and_then(|me| me.current.as_ref());
+            self.is_known |= known.is_some_and(|life| life.disk == self.memory.own.disk);
+            self.hear_of_group(said);
+            self.need_reach(said.reach);
+            self.on_presence(from, now);
+        }
+        if self.waits_to_replace() {
+            return Verdict::NotYet(Reason { node: self.me, witness: from, why: Why::Waits });
         }
         let mut peers = self.memory.peers.clone();
         for (node, theirs) in &said.peers {
@@ -551,9 +631,7 @@ impl Admission {
             Err(_) => peers.entry(from).or_default().current = Some(said.life.clone()),
             Ok(()) => {}
         }
-        if self.memory.stage != Stage::Admitted && said.version > self.version {
-            (self.version, self.voters, self.all) = (said.version, said.voters, said.members);
-        }
+        self.hear_of_group(said);
         peers.retain(|_, peer| *peer != PeerDisk::default());
         if peers != self.memory.peers {
             let known = |node: &NodeId| self.memory.peers.get(node).and_then(|peer| peer.current.as_ref());
@@ -570,6 +648,13 @@ impl Admission {
         match mutation::active("admission/listen-first") {
             true => Verdict::Accept { after: 0 },
             false => Verdict::Accept { after: self.revision },
+        }
+    }
+
+    /// A node that is not admitted has no log that says who is in the group.
+    fn hear_of_group(&mut self, said: &Introduction) {
+        if self.memory.stage != Stage::Admitted && said.version > self.version {
+            (self.version, self.voters, self.all) = (said.version, said.voters, said.members);
         }
     }
 

@@ -204,8 +204,9 @@ pub struct Serve {
     /// flag afterwards
     #[arg(long)]
     pub join: bool,
-    /// The disk of this node is lost: let the empty --data-dir take its place, once all other members agree. For
-    /// protocols that do not change their group; with others, add a node and remove this one
+    /// The disk of this node is lost: let the empty --data-dir take its place, as soon as all other members run and
+    /// connect. Until then the lost one may come back. For protocols that do not change their group; with others, add a
+    /// node and remove this one
     #[arg(long)]
     pub replace_disk: bool,
     /// Where this node keeps its log and snapshots

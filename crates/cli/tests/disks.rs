@@ -4,7 +4,7 @@
 mod support;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use support::{Cluster, Connection, Resp, wait_for};
@@ -132,6 +132,56 @@ fn a_wiped_disk_of_epaxos_does_not_vote_and_its_disk_is_replaced() {
     cluster.nodes[2].args.pop();
     cluster.nodes[2].start();
     expect(&cluster, 2, "late", "yes");
+}
+
+/// Node 3 starts once more, with an empty directory that is to replace its own. That is kept in this place.
+fn start_to_replace(cluster: &mut Cluster) -> PathBuf {
+    let node = &mut cluster.nodes[2];
+    let kept = node.data.with_extension("kept");
+    fs::rename(&node.data, &kept).unwrap();
+    fs::create_dir(&node.data).unwrap();
+    node.args.push("--replace-disk".to_owned());
+    node.start();
+    kept
+}
+
+/// Node 3 has the directory again that was kept.
+fn put_back(cluster: &mut Cluster, kept: &Path) {
+    let node = &mut cluster.nodes[2];
+    node.kill();
+    node.args.pop();
+    fs::remove_dir_all(&node.data).unwrap();
+    fs::rename(kept, &node.data).unwrap();
+}
+
+#[test]
+fn a_disk_of_epaxos_that_was_to_be_replaced_while_another_is_gone_comes_back() {
+    let mut cluster = Cluster::start(3, "epaxos");
+    put(&cluster, &[0], "early", "yes");
+    cluster.nodes[0].kill();
+    put(&cluster, &[1, 2], "acked", "yes");
+    cluster.nodes[2].kill();
+    let kept = start_to_replace(&mut cluster);
+    cluster.nodes[2].wait_for_line(&["node 1 must run and connect", "Nothing has been replaced yet"]);
+    put_back(&mut cluster, &kept);
+    cluster.nodes[2].start();
+    for node in [1, 2] {
+        expect(&cluster, node, "early", "yes");
+        expect(&cluster, node, "acked", "yes");
+    }
+    put(&cluster, &[1, 2], "late", "yes");
+    // With all others there it is replaced, and then it is not wanted any more.
+    cluster.nodes[0].start();
+    expect(&cluster, 0, "late", "yes");
+    cluster.nodes[2].kill();
+    let kept = start_to_replace(&mut cluster);
+    expect(&cluster, 2, "late", "yes");
+    put_back(&mut cluster, &kept);
+    let (code, said) = cluster.nodes[2].run_to_end();
+    assert!(
+        code == Some(1) && said.contains("another data directory has taken the place"),
+        "{code:?}: {said}"
+    );
 }
 
 #[test]

@@ -67,7 +67,7 @@ pub struct NodeOptions {
     pub initial_cluster: BTreeMap<NodeId, String>,
     /// `--join`: this node is none of those, and is to be added to their group while that runs.
     pub join: bool,
-    /// `--replace-disk`: this node's disk is lost; an empty data directory takes its place once all others agree.
+    /// `--replace-disk`: this node's disk is lost; an empty data directory takes its place once all others are there.
     pub replace_disk: bool,
     /// What tells clusters apart; by default made from `initial_cluster`.
     pub cluster_id: Option<u64>,

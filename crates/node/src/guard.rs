@@ -115,8 +115,8 @@ impl Guard {
         Ok(guard)
     }
 
-    /// How this node presents itself.
-    pub(crate) fn introduction(&self) -> Introduction {
+    /// How this node presents itself; not at all while it [waits to replace](Self::waits_to_replace) its directory.
+    pub(crate) fn introduction(&self) -> Option<Introduction> {
         self.admission.introduction()
     }
 
@@ -175,12 +175,22 @@ impl Guard {
     /// Judges what another node says of its directory. With [`Verdict::Accept`] the two may speak when
     /// [`is_durable`](Self::is_durable) says so.
     pub(crate) fn hear(&mut self, from: NodeId, said: &Introduction) -> Verdict {
-        let verdict = self.admission.hear(from, said);
+        let verdict = self.admission.hear(from, said, clock::now());
         if let Verdict::Stop(reason) = &verdict {
             self.stop = Some(reason.clone());
         }
         self.write();
         verdict
+    }
+
+    /// Whether its directory is to replace another, and waits until all other members are there.
+    pub(crate) fn waits_to_replace(&self) -> bool {
+        self.admission.waits_to_replace()
+    }
+
+    /// Another member is there, and waits to replace its own directory.
+    pub(crate) fn on_presence(&mut self, from: NodeId) {
+        self.admission.on_presence(from, clock::now());
     }
 
     /// A peer has bound this node's id to this directory, durably.
@@ -228,17 +238,50 @@ impl Guard {
                 "waits {rest:.1} s for the end of leases that it may have granted with the settings that it had before"
             ));
         }
-        let nodes: Vec<_> = self.admission.waits_for().iter().map(|node| node.to_string()).collect();
         let (missing, me) = (self.admission.missing(), self.entry.node);
+        if self.waits_to_replace() {
+            return Some(self.looks_for());
+        }
+        let nodes: Vec<_> = self.admission.waits_for().iter().map(|node| node.to_string()).collect();
         if missing == 0 {
             return Some("waits for its disk".to_owned());
         }
         let plural = if nodes.len() == 1 { "" } else { "s" };
+        if self.admission.memory().stage == Stage::Replacing {
+            return Some(format!(
+                "waits for node{plural} {} to confirm that this data directory takes the place of the one that node \
+                 {me} had, which cannot come back any more",
+                nodes.join(", ")
+            ));
+        }
         Some(format!(
             "waits for node{plural} {}: {missing} more must confirm that node {me} had no other data directory, \
              because this one is empty, and a member that lost its disk must not vote",
             nodes.join(", ")
         ))
+    }
+
+    /// What a node says that is to replace its directory and waits for others.
+    fn looks_for(&self) -> String {
+        let me = self.entry.node;
+        let absent: Vec<_> =
+            self.admission.absent(clock::now()).iter().map(|node| node.to_string()).collect();
+        let plural = if absent.len() == 1 { "" } else { "s" };
+        let absent = match absent.is_empty() {
+            true => "it starts again first".to_owned(),
+            false => format!("node{plural} {} must run and connect to it", absent.join(", ")),
+        };
+        let otherwise = match self.admission.may_be_retired() {
+            true => "Some of them do not let in the old one any more".to_owned(),
+            false => format!(
+                "Nothing has been replaced yet: if a member does not come back, stop this process and start node \
+                 {me} with its old data directory"
+            ),
+        };
+        format!(
+            "replaces the data directory of node {me} by this empty one when all other members are there: {absent}. \
+             {otherwise}"
+        )
     }
 
     fn write(&mut self) {
@@ -309,6 +352,8 @@ fn advice(reason: &Reason, entry: &Entry) -> String {
             let join = if can.membership { ", or a node id that was never used, with --join" } else { "" };
             format!("Use the data directory that has taken its place{join}")
         }
+        // Nobody is refused for that: this node says so itself.
+        Why::Waits => "Start the other members".to_owned(),
         Why::LeftGroup => {
             "Start it under an id that was never used, with --join, --cluster-id and today's members in \
              --initial-cluster (`quorate member list`, `quorate status --json`)"

@@ -258,7 +258,10 @@ impl SimProcess {
         let memory = self.memory.clone().unwrap_or_else(|| Memory::new(DiskId(drawn), stage));
         let memory = memory.with_reach(self.least);
         let admission = Admission::start(node, memory, self.random.u64(), voters);
-        let admission = admission.map_err(|reason| format!("it was refused before: {reason}"))?;
+        let mut admission = admission.map_err(|reason| format!("it was refused before: {reason}"))?;
+        // One that replaces its disk does not wait until all others are there. So some have retired the lost one while
+        // others are down, which is the harder case for all that comes after.
+        admission.others().iter().for_each(|other| admission.on_presence(other, now));
         let (answers, openings, up) = (Vec::new(), Vec::new(), BTreeMap::new());
         let record = LeaseRecord::begin(self.leases.take(), settings, longest);
         let waits_until = now + record.wait();

@@ -2,7 +2,7 @@
 //!
 //! `start N DISK [join|replace|MILLISECONDS]` starts node N on a directory, with the reach of that round trip at least.
 //! `crash N` ends it, `copy A B` copies a directory, `A>B` lets node A connect to node B, `group N VERSION VOTERS
-//! [+ LEARNERS]` is what the log of node N says.
+//! [+ LEARNERS]` is what the log of node N says. `pass MILLISECONDS` lets time pass.
 
 // tidy: long because each rule of admission has its story.
 
@@ -16,6 +16,7 @@ struct Story {
     disks: BTreeMap<String, Memory>,
     running: BTreeMap<NodeId, (String, Admission)>,
     started: u64,
+    now: Time,
 }
 
 fn id(word: &str) -> NodeId {
@@ -62,6 +63,10 @@ impl Story {
                 self.running.remove(&id(node)).expect("it runs");
                 String::new()
             }
+            ["pass", millis] => {
+                self.now += Duration::from_millis(millis.parse().unwrap());
+                String::new()
+            }
             ["copy", from, to] => {
                 let memory = self.disks[from].clone();
                 self.disks.insert(to.to_owned(), memory);
@@ -96,22 +101,31 @@ impl Story {
     }
 
     fn state(&mut self, node: NodeId) -> String {
+        let now = self.now;
         let admission = self.at(node);
         match admission.may_run() {
             true => "runs".to_owned(),
+            false if admission.waits_to_replace() => {
+                let also = if admission.may_be_retired() { ", has begun" } else { "" };
+                format!("looks for {}{also}", names(admission.absent(now)))
+            }
             false => format!("waits for {} of {}", admission.missing(), names(admission.waits_for())),
         }
     }
 
     fn dial(&mut self, from: NodeId, to: NodeId) -> String {
         let ran = self.at(from).may_run();
-        let hello = self.at(from).introduction();
-        let verdict = self.at(to).hear(from, &hello);
+        let now = self.now;
+        let Some(hello) = self.at(from).introduction() else {
+            self.at(to).on_presence(from, now);
+            return "says that it waits".to_owned();
+        };
+        let verdict = self.at(to).hear(from, &hello, now);
         self.sync(to);
         let text = match verdict {
             Verdict::Accept { .. } => {
-                let welcome = self.at(to).introduction();
-                let verdict = self.at(from).hear(to, &welcome);
+                let welcome = self.at(to).introduction().expect("it has heard");
+                let verdict = self.at(from).hear(to, &welcome, now);
                 self.sync(from);
                 match verdict {
                     Verdict::Accept { .. } => {
@@ -124,14 +138,14 @@ impl Story {
             }
             Verdict::Refuse(reason) => {
                 // What it is told makes it stop.
-                let answer = self.at(to).introduction();
+                let answer = self.at(to).introduction().expect("it has heard");
                 let stop = Verdict::Stop(reason);
-                assert_eq!(self.at(from).hear(to, &answer), stop);
+                assert_eq!(self.at(from).hear(to, &answer, now), stop);
                 self.describe(from, stop)
             }
             Verdict::OtherReach { mine, theirs } => {
-                let answer = self.at(to).introduction();
-                let verdict = self.at(from).hear(to, &answer);
+                let answer = self.at(to).introduction().expect("it has heard");
+                let verdict = self.at(from).hear(to, &answer, now);
                 assert_eq!(verdict, Verdict::OtherReach { mine: theirs, theirs: mine });
                 self.sync(from);
                 let (shorter, longer) = if mine < theirs { (to, theirs) } else { (from, mine) };
@@ -545,10 +559,15 @@ fn a_disk_is_replaced_when_every_other_voter_has_done_so() {
     tell(&format!(
         "{THREE}
          crash 3
-         start 3 new replace = waits for 2 of 1 2
+         start 3 new replace = looks for 1 2
+         3>1 = says that it waits
+         1>3 = not yet: Waits
+         2>3 = ok
          3>1 = ok, 3 waits for 1 of 2
          crash 3
-         start 3 new replace = waits for 2 of 1 2
+         start 3 new replace = looks for 1 2, has begun
+         2>3 = not yet: Waits
+         1>3 = ok
          3>2 = ok, 3 waits for 1 of 1
          3>1 = ok, 3 runs
          crash 3
@@ -557,9 +576,72 @@ fn a_disk_is_replaced_when_every_other_voter_has_done_so() {
          start 3 new = runs
          1>3 = ok"
     ));
+}
+
+#[test]
+fn a_disk_is_not_retired_before_all_others_have_been_there_at_once() {
+    // Node 1 is gone, and node 3 did not have to replace its disk.
+    tell(&format!(
+        "{THREE}
+         crash 1
+         crash 3
+         start 3 new replace = looks for 1 2
+         2>3 = not yet: Waits
+         3>2 = says that it waits
+         crash 3
+         start 3 c = runs
+         3>2 = ok
+         start 1 a = runs
+         3>1 = ok"
+    ));
+    // Node 2 was there, and is gone when node 1 is back.
+    tell(&format!(
+        "{THREE}
+         crash 1
+         crash 3
+         start 3 new replace = looks for 1 2
+         2>3 = not yet: Waits
+         crash 2
+         pass 5001
+         start 1 a = runs
+         1>3 = not yet: Waits
+         crash 3
+         start 3 c = runs
+         3>1 = ok"
+    ));
+    // With another reach it starts again before it begins.
+    tell(&format!(
+        "{THREE}
+         crash 2
+         crash 3
+         start 2 b 240 = runs
+         start 3 new replace = looks for 1 2
+         1>3 = not yet: Waits
+         2>3 = not yet: Waits
+         crash 3
+         start 3 c 240 = runs
+         3>2 = ok"
+    ));
+}
+
+#[test]
+fn two_disks_are_replaced_at_the_same_time_though_neither_introduces_itself() {
     tell(
         "members 1 2 3 4 5
-         start 5 e replace = waits for 4 of 1 2 3 4",
+         start 1 a = waits for 3 of 2 3 4 5
+         start 2 b = waits for 3 of 1 3 4 5
+         start 3 c = waits for 3 of 1 2 4 5
+         start 4 d replace = looks for 1 2 3 5
+         start 5 e replace = looks for 1 2 3 4
+         1>4 = not yet: Waits, 1 waits for 3 of 2 3 4 5
+         2>4 = not yet: Waits, 2 waits for 3 of 1 3 4 5
+         3>4 = not yet: Waits, 3 waits for 3 of 1 2 4 5
+         1>5 = not yet: Waits, 1 waits for 3 of 2 3 4 5
+         2>5 = not yet: Waits, 2 waits for 3 of 1 3 4 5
+         3>5 = not yet: Waits, 3 waits for 3 of 1 2 4 5
+         4>5 = says that it waits
+         5>4 = ok, 5 waits for 3 of 1 2 3
+         4>1 = ok, 4 waits for 3 of 2 3 5",
     );
 }
 

@@ -80,8 +80,20 @@ impl Transport {
     fn introduce(&mut self, index: usize, hello: Hello, now: Time) {
         let Some(guard) = &mut self.guard else { return self.welcome(index, &hello, now) };
         let ProcessId::Replica(node) = hello.me else { return self.learn_of(index, hello, 0, now) };
-        let disk = hello.disk.as_ref().expect("objected to otherwise");
-        match guard.hear(node, disk) {
+        let waited = guard.waits_to_replace();
+        let verdict = match &hello.disk {
+            Some(disk) => Some(guard.hear(node, disk)),
+            None => {
+                guard.on_presence(node);
+                None
+            }
+        };
+        if waited && !guard.waits_to_replace() {
+            // This node has something to say now.
+            self.links.values_mut().for_each(|link| link.hurry(now));
+        }
+        let Some(verdict) = verdict else { return self.meet(index, &hello, node, now) };
+        match verdict {
             Verdict::Accept { after } => self.learn_of(index, hello, after, now),
             Verdict::NotYet(reason) => self.refuse(index, &hello, reason.to_string(), now),
             Verdict::OtherReach { mine, theirs } => {
@@ -94,6 +106,18 @@ impl Transport {
                 self.turn_away(index, &hello, &reason.to_string(), &answer, now);
             }
         }
+    }
+
+    /// A member says nothing of its data directory: it waits until all others are there to replace the one that it had
+    /// (see [`quorate_blocks::admission`]). It finds out that this one is when this one connects.
+    fn meet(&mut self, index: usize, hello: &Hello, node: NodeId, now: Time) {
+        self.with_link(node, now, |link, context| {
+            link.expect(hello.incarnation, context);
+            link.hurry(now);
+        });
+        let reason =
+            format!("node {node} has an empty data directory, and waits until all other members are there");
+        self.refuse(index, hello, reason, now);
     }
 
     /// Lets a process in when the guard's memory of this revision is durable.
@@ -241,9 +265,6 @@ impl Transport {
         match hello.me {
             ProcessId::Replica(_) if hello.me == self.me => {
                 return Some(format!("{who} connected to itself"));
-            }
-            ProcessId::Replica(_) if self.guard.is_some() && hello.disk.is_none() => {
-                return Some(format!("{who} does not say which data directory it has"));
             }
             ProcessId::Replica(node) if !self.membership && !self.members.contains_key(&node) => {
                 let members: Vec<_> = self

@@ -90,7 +90,8 @@ pub struct Hello {
     /// Where it is, by name; empty if nobody has said.
     pub site: Bytes,
     /// Of a node: its data directory, and what it remembers of others'. Neither a proxy alone nor a node of a protocol
-    /// that does not rely on disks has one.
+    /// that does not rely on disks has one; and a node that is to replace its directory says nothing of the new one
+    /// while it waits for others.
     pub disk: Option<Introduction>,
     /// The last feature level that its build knows. It comes behind what builds say that know no levels.
     pub knows: FeatureLevel,
@@ -235,7 +236,7 @@ impl Identity {
 
     /// The same, with the node's data directory.
     pub(crate) fn hello_with(&self, expected: ProcessId, guard: Option<&Guard>) -> Hello {
-        Hello { disk: guard.map(Guard::introduction), ..self.hello(expected) }
+        Hello { disk: guard.and_then(Guard::introduction), ..self.hello(expected) }
     }
 
     /// What keeps the two from speaking; `None` if nothing does. Both sides read it, so it names them.

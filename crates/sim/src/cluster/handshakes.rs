@@ -29,6 +29,8 @@ pub(crate) struct Handshake {
     /// Host and epoch of the sender.
     from: (usize, u64),
     to: usize,
+    /// The epoch of the receiver when it was sent.
+    met: u64,
     /// The epoch of the receiver's life that it answers.
     answers: Option<u64>,
     said: Introduction,
@@ -176,11 +178,14 @@ impl Cluster {
     fn post_handshake(&mut self, step: Step, host: usize, to: usize, answers: Option<u64>) {
         let epoch = self.hosts[host].epoch;
         let Some(guard) = self.guard(host) else { return };
-        let (said, settings) = (guard.admission.introduction(), guard.settings);
+        // One that is to replace its disk says nothing before all others have been there.
+        let (Some(said), settings) = (guard.admission.introduction(), guard.settings) else { return };
         let size = || 64;
         let [first, second] = self.network.send((host, to), Class::Urgent, self.now, size, &mut self.counts);
+        let met = self.hosts[to].epoch;
         for at in [first, second].into_iter().flatten() {
-            let message = Handshake { step, from: (host, epoch), to, answers, said: said.clone(), settings };
+            let message =
+                Handshake { step, from: (host, epoch), to, met, answers, said: said.clone(), settings };
             self.queue.push(at, Event::Introduced(Box::new(message)));
         }
     }
@@ -197,12 +202,18 @@ impl Cluster {
         // A connection ends with either process, but what it has carried before may still be read.
         let is_over = self.hosts[from].epoch != epoch;
         let is_stale = message.answers.is_some_and(|answers| answers != *own || is_over);
-        let listens = |guard: &&mut Guard| guard.settings == message.settings && guard.admission.may_speak();
+        let now = self.hosts[host].instant(self.now).now;
+        // Who waits for others until they connect to it knows that they connect to this process.
+        let is_late = message.met != *own;
+        let listens = |guard: &&mut Guard| {
+            let ignores = guard.admission.waits_to_replace() && is_late;
+            guard.settings == message.settings && guard.admission.may_speak() && !ignores
+        };
         let Some(guard) = self.guard(host).filter(|guard| !is_stale && listens(guard)) else {
             return;
         };
         let replaced = guard.disk_of(node(from)).filter(|known| *known != message.said.life.disk);
-        let verdict = guard.admission.hear(node(from), &message.said);
+        let verdict = guard.admission.hear(node(from), &message.said, now);
         let accepted = matches!(verdict, Verdict::Accept { .. });
         match (message.step, &verdict) {
             (Step::Hello, Verdict::Accept { after }) => guard.answers.push((from, epoch, *after)),
