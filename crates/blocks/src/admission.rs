@@ -475,7 +475,9 @@ impl Admission {
 
     /// Whether this directory is to replace another, and waits until all other voters are there at once.
     pub fn waits_to_replace(&self) -> bool {
-        self.memory.stage == Stage::Replacing && !self.replaces
+        self.memory.stage == Stage::Replacing
+            && !self.replaces
+            && !mutation::active("admission/replace-at-once")
     }
 
     /// Whether the disk that this one is to replace may be retired already: an earlier life has begun with that.

@@ -117,6 +117,9 @@ kinds! {
     /// An operator starts all nodes again with other timeouts and leases, the leader last, and does not wait until all
     /// have stopped: what was promised before binds those with shorter leases, too. Only on demand.
     OtherSettings = "other-settings",
+    /// A node comes back with an empty disk and asks to replace its own, while another member is down: in vain. Then it
+    /// comes back with its own disk, as it left it. Only on demand.
+    VainReplacements = "vain-replacements",
 }
 
 impl Kind {
@@ -130,7 +133,7 @@ impl Kind {
             Kind::WideClocks | Kind::SnapshotSources | Kind::FollowerCrashes => can.max_nodes > 1,
             Kind::LongerTimeouts | Kind::OtherSettings => can.max_nodes > 1 && can.diskless != Diskless::All,
             Kind::WipedDisks | Kind::RolledBackDisks => can.failover && can.diskless != Diskless::All,
-            Kind::ReplacedDisks => can.rejoin,
+            Kind::ReplacedDisks | Kind::VainReplacements => can.rejoin,
             Kind::LostMemories => can.diskless == Diskless::Data,
             _ => true,
         }
@@ -148,6 +151,7 @@ impl Kind {
                 | Kind::LostMemories
                 | Kind::ThinLinks
                 | Kind::OtherSettings
+                | Kind::VainReplacements
         )
     }
 }
@@ -372,6 +376,8 @@ pub enum Action {
     NeedReach,
     /// All others start again soon with other settings, and it does at the end of the fault.
     Reconfigure,
+    /// It and another die. It asks with an empty disk to replace its own, and has that again at the end of the fault.
+    ReplaceInVain,
 }
 
 /// Which links a partition cuts.
@@ -548,7 +554,8 @@ impl Plan {
             | Kind::SnapshotSources
             | Kind::LongerTimeouts
             | Kind::FollowerCrashes
-            | Kind::OtherSettings => {
+            | Kind::OtherSettings
+            | Kind::VainReplacements => {
                 let shortest = match kind {
                     Kind::ClusterCrashes | Kind::FollowerCrashes | Kind::OtherSettings => SECOND,
                     // Whoever starts again is bound for longer than a lease, and then somebody is elected. Only after
@@ -640,6 +647,7 @@ impl Draw {
             | Action::FullDisk
             | Action::Drain(_)
             | Action::Damage { .. }
+            | Action::ReplaceInVain
             | Action::NeedReach => self.target(node),
             _ => self.target(host),
         };
@@ -677,6 +685,7 @@ impl Draw {
                 Action::Damage { all: self.random.chance(0.5) }
             }
             Kind::LongerTimeouts => Action::NeedReach,
+            Kind::VainReplacements => Action::ReplaceInVain,
             Kind::Drains => Action::Drain(self.random.range(0..SECOND)),
             Kind::MemberChanges | Kind::Transfers | Kind::RosterChanges => Action::Manage(self.random.u64()),
             Kind::Loss

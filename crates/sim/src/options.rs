@@ -145,7 +145,7 @@ impl Options {
         }
         let is_possible = |kind: &Kind| match kind {
             // One after the other would start again and lose its memory.
-            Kind::LongerTimeouts | Kind::OtherSettings if self.diskless => false,
+            Kind::LongerTimeouts | Kind::OtherSettings | Kind::VainReplacements if self.diskless => false,
             Kind::LostMemories if !self.diskless => false,
             kind => kind.possible(&can),
         };

@@ -29,6 +29,8 @@ pub(crate) struct Entry {
     pub settings: u64,
     /// How long something binds at most that is promised under these.
     pub longest: Duration,
+    /// Whether one that replaces its disk does so without waiting until all others are there.
+    pub at_once: bool,
 }
 
 /// Which disk a node takes part with, and the connections to other nodes that depend on it.
@@ -126,6 +128,13 @@ pub(crate) struct Armed {
     pub ballot: Option<String>,
 }
 
+/// A disk with all that its directory remembers, without a node.
+pub(crate) struct ShelvedDisk {
+    pub disk: Disk,
+    pub memory: Option<Memory>,
+    pub leases: Option<LeaseRecord>,
+}
+
 /// A process, alive or not.
 pub(crate) struct SimProcess {
     /// Which node it is; `None` for a proxy alone.
@@ -164,6 +173,8 @@ pub(crate) struct SimProcess {
     pub least: Reach,
     /// What is being written in the place of [`memory`](Self::memory), and its revision.
     pub writing: Option<(u64, Memory)>,
+    /// Its own disk, while it asks in vain to replace that by an empty one.
+    pub shelved: Option<ShelvedDisk>,
     /// A copy of its disk at the end of an earlier life.
     pub copy: Option<(Disk, Memory)>,
 }
@@ -192,6 +203,7 @@ impl SimProcess {
             leases: None,
             least: Reach::SHORTEST,
             writing: None,
+            shelved: None,
             copy: None,
         }
     }
@@ -248,7 +260,7 @@ impl SimProcess {
     }
 
     fn guard(&mut self, node: NodeId, entry: Entry, now: Time) -> Result<Guard, String> {
-        let Entry { voters, settings, longest } = entry;
+        let Entry { voters, settings, longest, at_once } = entry;
         let stage = match voters.contains(node) {
             true if self.asks_to_replace => Stage::Replacing,
             true => Stage::New,
@@ -259,9 +271,7 @@ impl SimProcess {
         let memory = memory.with_reach(self.least);
         let admission = Admission::start(node, memory, self.random.u64(), voters);
         let mut admission = admission.map_err(|reason| format!("it was refused before: {reason}"))?;
-        // One that replaces its disk does not wait until all others are there. So some have retired the lost one while
-        // others are down, which is the harder case for all that comes after.
-        admission.others().iter().for_each(|other| admission.on_presence(other, now));
+        admission.others().iter().filter(|_| at_once).for_each(|other| admission.on_presence(other, now));
         let (answers, openings, up) = (Vec::new(), Vec::new(), BTreeMap::new());
         let record = LeaseRecord::begin(self.leases.take(), settings, longest);
         let waits_until = now + record.wait();

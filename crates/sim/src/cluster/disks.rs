@@ -7,19 +7,24 @@
 //! is rolled back only where every other node durably remembers a later life of it: what nobody remembers nobody can
 //! notice. And a node that replaces its disk needs every other member until it takes part again, so nothing else is
 //! impaired or damaged meanwhile, and no links are lost.
+//!
+//! Or a node asks in vain to replace its disk, because another member is down all the while. Then it has its own disk
+//! back, with which it must not be refused. Only in runs with this kind of fault does a new disk wait until all others
+//! are there. In others it introduces itself at once: some have retired the lost disk while others are down, which is
+//! the harder case for all that comes after.
 
 use std::sync::Arc;
 
 use quorate_blocks::admission::{Memory, PeerDisk, Stage};
 use quorate_blocks::reach::Reach;
-use quorate_check::Nanos;
+use quorate_check::{MILLISECOND, Nanos};
 use quorate_core::{Diskless, GroupId, NodeId};
 use quorate_runtime::ConfiguredProtocol;
 
-use super::Cluster;
 use super::impairments::node;
+use super::{Cluster, Event};
 use crate::faults::Kind;
-use crate::process::SimProcess;
+use crate::process::{ShelvedDisk, SimProcess};
 
 impl Cluster {
     /// Whether each member takes part with all its data, or has gone for good.
@@ -130,6 +135,46 @@ impl Cluster {
         at.damaged = !at.asks_to_replace;
     }
 
+    /// A node and another die. The node comes back soon with an empty disk and asks to replace its own. It has that
+    /// back before the other is there again.
+    pub(super) fn replace_in_vain(&mut self, host: usize, length: Nanos) {
+        let other = self.random.range(0..self.nodes as u64) as usize;
+        let are_members = [host, other].iter().all(|host| self.members.contains(node(*host)));
+        let replaces = self.at_reach(Reach::SHORTEST).rejoining.is_some();
+        let calm = self.impaired().is_empty() && self.lost_links.is_none() && self.is_whole();
+        let alive = [host, other].iter().all(|host| self.hosts[*host].life.is_some());
+        // At least as long as it takes the new disk to be heard of.
+        let back = self.now + length + 300 * MILLISECOND;
+        let starts = self.random.range(0..100 * MILLISECOND);
+        let returns = back + self.random.range(MILLISECOND..300 * MILLISECOND);
+        if host == other || !replaces || !calm || !alive || back >= self.heal_at || !are_members {
+            return;
+        }
+        self.kill(other, returns - self.now);
+        self.kill(host, starts);
+        self.counts.add(Kind::VainReplacements);
+        self.trace.line(self.now, &self.hosts[host], || "its disk is shelved".to_owned());
+        let at = &mut self.hosts[host];
+        let (memory, leases) = (at.memory.take(), at.leases.take());
+        at.shelved = Some(ShelvedDisk { disk: at.disk.clone(), memory, leases });
+        at.disk.wipe();
+        at.asks_to_replace = true;
+        let epoch = self.hosts[other].epoch;
+        self.queue.push(back, Event::PutBack { host, other, epoch });
+    }
+
+    /// The node gets its own disk back, if the other has been down all the while.
+    pub(super) fn put_back(&mut self, host: usize, other: usize, epoch: u64) {
+        self.kill(host, 50 * MILLISECOND);
+        let was_down = self.hosts[other].epoch == epoch;
+        let at = &mut self.hosts[host];
+        let Some(ShelvedDisk { disk, memory, leases }) = at.shelved.take().filter(|_| was_down) else {
+            return;
+        };
+        (at.disk, at.memory, at.leases, at.asks_to_replace) = (disk, memory, leases, false);
+        self.trace.line(self.now, &self.hosts[host], || "its own disk is put back".to_owned());
+    }
+
     /// Whether each node whose disk was damaged has been refused.
     pub fn are_refused(&self) -> bool {
         self.hosts.iter().all(|host| !host.damaged || host.lost)
@@ -191,6 +236,17 @@ mod tests {
         assert_keeps_what_is_acknowledged("raft");
         assert_keeps_what_is_acknowledged("bodega");
         assert_keeps_what_is_acknowledged("epaxos");
+    }
+
+    #[test]
+    fn a_disk_that_is_to_be_replaced_while_another_member_is_down_is_still_good() {
+        for nodes in [3, 5] {
+            let faults = "all,vain-replacements".parse().unwrap();
+            let options = Options { nodes, faults, runs: 40, ..Options::default() };
+            let summary = crate::sim(named("epaxos"), &options, &mut |_| {}).unwrap();
+            assert!(summary.is_fine(), "{summary}");
+            assert!(summary.faults.of(Kind::VainReplacements) >= 40, "{summary}");
+        }
     }
 
     #[cfg(feature = "mutations")]

@@ -18,7 +18,9 @@ impl Cluster {
         self.trace.mix(self.now ^ host as u64);
         let told = self.at_reach(at.reach());
         let (voters, settings, longest) = (self.members, told.settings, told.longest);
-        let entry = Some(Entry { voters, settings, longest }).filter(|_| self.can.diskless != Diskless::All);
+        let at_once = !self.plan.kinds.contains(Kind::VainReplacements);
+        let entry =
+            Some(Entry { voters, settings, longest, at_once }).filter(|_| self.can.diskless != Diskless::All);
         let configs = self.configs_of(host);
         if let Err(what) = self.hosts[host].start(self.now, configs, entry) {
             self.fail("disk", what);

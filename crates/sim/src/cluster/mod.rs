@@ -180,6 +180,13 @@ pub(crate) enum Event {
         host: usize,
         epoch: u64,
     },
+    /// A node that asked in vain to replace its disk has that back, if another was down all the while: is it still in
+    /// this epoch?
+    PutBack {
+        host: usize,
+        other: usize,
+        epoch: u64,
+    },
     /// The operator replaces a member that was refused.
     Replace {
         host: usize,
@@ -359,6 +366,7 @@ impl Cluster {
                 }
             }
             Event::Introduced(message) => self.introduced(*message),
+            Event::PutBack { host, other, epoch } => self.put_back(host, other, epoch),
             Event::Waited { host, epoch } => {
                 if self.hosts[host].epoch == epoch {
                     self.remember(host);

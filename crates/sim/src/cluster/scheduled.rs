@@ -140,6 +140,7 @@ impl Cluster {
             Action::Reconfigure => {}
             // Counted where a disk is damaged.
             Action::Damage { all } => self.damage(kind, host, length, all),
+            Action::ReplaceInVain => self.replace_in_vain(host, length),
             Action::Pause => {
                 let host = &mut self.hosts[host];
                 if host.life.is_some() {
