@@ -182,3 +182,48 @@ fn a_snapshot_that_is_another_than_it_was_called_does_not_count() {
         assert_eq!(got.is_some(), counts, "{name:?}");
     }
 }
+
+/// What a source answers to one who needs what is no longer kept: the slot up to which the offered image goes.
+fn offered(source: &mut Source, (from, start): (u64, u64), applied: u64) -> u64 {
+    let freeze = || (ImageId { slot: applied, digest: applied }, Replicated::default().freeze());
+    let answers = source.on_far_fetch(node(2), (from, at(0)), start, freeze, at(0));
+    match &answers[..] {
+        [Message::Piece(piece)] => piece.image.slot,
+        other => panic!("a piece is offered, and not {other:?}"),
+    }
+}
+
+#[test]
+fn an_image_is_offered_again_while_it_reaches_what_is_missing_and_what_is_kept() {
+    // (the first that is missing, the first that is kept), executed by then → the image goes up to
+    let table = [
+        ((5, 8), 9, 9),
+        ((5, 10), 20, 9),
+        ((9, 10), 20, 9),
+        ((5, 11), 20, 20),
+        ((20, 21), 30, 20),
+        ((21, 21), 30, 30),
+    ];
+    let mut source = Source::default();
+    for ((from, start), applied, upto) in table {
+        assert_eq!(offered(&mut source, (from, start), applied), upto, "{from} is missing, {start} kept");
+    }
+}
+
+#[test]
+fn an_image_that_is_asked_for_is_kept_however_long_it_takes() {
+    let mut source = Source::default();
+    assert_eq!(offered(&mut source, (1, 10), 9), 9);
+    let mut is_there = |seconds: u64| {
+        let now = at(1000 * seconds);
+        source.retention(9, 0, now);
+        let image = ImageId { slot: 9, digest: 9 };
+        let answers = source.on_more(node(2), image, Bytes::new(), now, now);
+        matches!(answers[..], [Message::Piece(_)])
+    };
+    assert!(
+        [9, 18, 27].map(&mut is_there).iter().all(|there| *there),
+        "each time before ten seconds are over"
+    );
+    assert!(!is_there(37), "nobody has asked for ten seconds");
+}
