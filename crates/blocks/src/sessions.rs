@@ -451,10 +451,22 @@ mod tests {
         let mut sessions = Sessions::default();
         for id in 0..MAX_SESSIONS as u64 + 10 {
             sessions.open(proxy(id), 1, at(id));
+            if id == 9 {
+                sessions.record(1, 1, reply("x"), at(20));
+            }
         }
         assert_eq!(sessions.len(), MAX_SESSIONS);
-        assert_eq!(sessions.check(10, 1), Verdict::NoSession);
-        assert_eq!(sessions.check(11, 1), Verdict::Next);
+        assert_eq!([2, 10, 11].map(|id| sessions.check(id, 1)), [(); 3].map(|()| Verdict::NoSession));
+        assert_eq!([1, 12].map(|id| sessions.next(id)), [Some(2), Some(1)], "the first was used since");
+    }
+
+    #[test]
+    fn no_session_gets_the_number_of_one_that_ended_with_all_others() {
+        let mut sessions = Sessions::default();
+        let ended = sessions.open(proxy(1), 7, at(0));
+        sessions.end_all();
+        assert_eq!(sessions.check(ended, 1), Verdict::NoSession);
+        assert!(sessions.open(proxy(2), 7, at(0)) > ended);
     }
 
     fn not_retained() -> Verdict {
