@@ -208,6 +208,9 @@ mod tests {
             };
             assert_eq!([width(balanced), width(unbalanced)], [of_balanced, of_unbalanced], "{there}");
         }
+        let sets = [(nodes("123"), 2), (nodes("34567"), 3)];
+        let joint = Assignment::balanced(sets.map(|(set, _)| set), |voters| voters.div_ceil(2)).unwrap();
+        assert_eq!(joint.least_width(sets.into_iter(), nodes("34567")), 2, "of the first set, one is there");
     }
 
     #[test]
