@@ -481,6 +481,22 @@ mod tests {
     }
 
     #[test]
+    fn the_configuration_in_force_is_known_behind_what_is_forgotten_and_what_is_removed() {
+        let mut log = chain("11");
+        let voters = |id| quorate_core::NodeSet::from_iter(quorate_core::NodeId::new(id));
+        for id in [3, 4] {
+            let configuration = Configuration { voters: voters(id), ..Configuration::default() };
+            let value =
+                Batch::alone(quorate_core::Wall::ZERO, &crate::batch::Entry::Configuration(configuration));
+            log.append(Entry { value: value.into(), ..entry(1) }, Time::ZERO);
+        }
+        log.retain(3, 0);
+        log.truncate(4);
+        let (index, configuration) = log.configuration();
+        assert_eq!((log.base(), index, configuration.voters), (3, 3, voters(3)));
+    }
+
+    #[test]
     fn a_snapshot_keeps_what_follows_it() {
         let origin = |term| Origin { term, ..Origin::default() };
         // own terms, snapshot's index and term -> what stays
