@@ -646,6 +646,20 @@ fn two_disks_are_replaced_at_the_same_time_though_neither_introduces_itself() {
 }
 
 #[test]
+fn the_disk_of_one_that_does_not_vote_is_not_replaced() {
+    let mut story = Story::default();
+    let lines = THREE.lines().map(str::trim).filter(|line| !line.is_empty());
+    let joins =
+        ["start 4 d join", "4>1", "4>2", "4>1", "crash 4", "start 4 new replace", "1>4", "2>4", "3>4"];
+    for line in lines.chain(joins) {
+        story.act(line.split(" = ").next().unwrap());
+    }
+    let said = story.at(id("4")).introduction().expect("all others are there");
+    let verdict = story.at(id("1")).hear(id("4"), &said, Time::ZERO);
+    assert!(matches!(&verdict, Verdict::Refuse(Reason { why: Why::OtherDisk { .. }, .. })), "{verdict:?}");
+}
+
+#[test]
 fn retired_disks_are_bounded() {
     let mut peer = PeerDisk::default();
     for disk in 0..100 {
