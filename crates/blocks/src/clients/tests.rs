@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_core::{
-    Access, Class, Context, Instant, Machine, Manage, Mark, NodeId, Outbox, Outcome, ProcessId, Proxy,
-    ProxyId, Random, Release, Request, RequestId, Saved, Time, Wall, Wire, wire_enum,
+    Access, Class, Context, Failure, Instant, Machine, Manage, Mark, NodeId, Outbox, Outcome, ProcessId,
+    Proxy, ProxyId, Random, Release, Request, RequestId, Saved, Time, Wall, Wire, wire_enum,
 };
 use quorate_store::{Command, CommandError, Condition, Expiry, Reply};
 
@@ -403,6 +403,26 @@ fn a_large_write_whose_session_goes_between_its_parts_begins_again_and_is_execut
     }
     assert_eq!(pair.value(), vec![b'b'; 150]);
     assert_eq!(pair.marks().matches("1@").count(), 1);
+}
+
+/// It may have been executed in the session that is gone. What has not left the proxy begins in the next one.
+#[test]
+fn a_write_that_was_sent_is_not_repeated_in_another_session() {
+    let mut pair = Pair::new();
+    pair.ask(1, Access::Write);
+    pair.exchange(9);
+    pair.step(|proxy, cx| proxy.on_batch_end(cx));
+    let Say::Client(message) = pair.out.messages.pop().expect("the write").message;
+    let Message::Ask(ask) = message else { panic!("{message:?} is no ask") };
+    pair.out.messages.clear();
+    pair.ask(2, Access::Write);
+    pair.answer(Message::Expired { nonce: ask.nonce, session: ask.session });
+    for _ in 0..3 {
+        pair.exchange(9);
+    }
+    let mut told = pair.out.replies.drain(..).map(|answered| (answered.request.0, answered.outcome));
+    assert_eq!(told.next(), Some((1, Outcome::Failed(Failure::SessionEnded))));
+    assert!(matches!(told.next(), Some((2, Outcome::Done(_)))) && told.next().is_none());
 }
 
 /// What is sent again may have been executed long ago: a read behind it could miss what was acknowledged since.
