@@ -425,6 +425,26 @@ fn a_write_that_was_sent_is_not_repeated_in_another_session() {
     assert!(matches!(told.next(), Some((2, Outcome::Done(_)))) && told.next().is_none());
 }
 
+#[test]
+fn a_session_is_refreshed_when_nothing_was_written_for_a_while() {
+    let mut pair = Pair::new();
+    pair.ask(1, Access::Write);
+    pair.exchange(9);
+    pair.exchange(9);
+    let mut written = || {
+        pair.step(|proxy, cx| proxy.on_timer(ProxyTimer::Refresh, cx));
+        pair.step(|proxy, cx| proxy.on_batch_end(cx));
+        let messages = std::mem::take(&mut pair.out.messages).into_iter();
+        let writes = messages.map(|outgoing| match outgoing.message {
+            Say::Client(Message::Ask(ask)) => ask.writes,
+            other => panic!("{other:?} is no ask"),
+        });
+        writes.collect::<Vec<_>>().concat()
+    };
+    assert_eq!(written(), [], "something was written");
+    assert_eq!(written(), [(2, Bytes::new())]);
+}
+
 /// What is sent again may have been executed long ago: a read behind it could miss what was acknowledged since.
 #[test]
 fn almost_local_reads_name_a_write_that_is_sent_behind_them_for_the_first_time() {
