@@ -445,6 +445,14 @@ fn a_session_is_refreshed_when_nothing_was_written_for_a_while() {
     assert_eq!(written(), [(2, Bytes::new())]);
 }
 
+#[test]
+fn who_had_no_room_for_replies_has_room_again_when_they_have_left() {
+    let Pair { mut intake, state, .. } = Pair::new();
+    assert!(intake.take_room(intake::ANSWER_ROOM) && !intake.take_room(1) && !intake.has_room());
+    intake.flush(&state);
+    assert!(intake.has_room());
+}
+
 /// What is sent again may have been executed long ago: a read behind it could miss what was acknowledged since.
 #[test]
 fn almost_local_reads_name_a_write_that_is_sent_behind_them_for_the_first_time() {
