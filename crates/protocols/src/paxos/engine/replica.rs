@@ -29,7 +29,7 @@ use super::policy::Policy;
 use super::reads::Waiting;
 use super::{Config, MAX_GAP, Message, RETRANSMIT, Reads, Record};
 use crate::paxos::engine::freshness::Freshness;
-use crate::paxos::engine::slots::{Cast, Preparation, ProposedValues, SlotLog, Vote};
+use crate::paxos::engine::slots::{Cast, Preparation, ProposedValues, SlotLog, Vote, ranges};
 use crate::paxos::engine::times::Times;
 
 /// A replica's wake-ups.
@@ -452,14 +452,7 @@ impl<P: Policy> Replica<P> {
 
     fn acknowledge(&mut self, cx: &mut Context<'_, Self>) {
         let Some(leader) = self.promised.node().filter(|_| !self.votes.is_empty()) else { return };
-        self.votes.sort_unstable();
-        let mut slots: Vec<(u64, u64)> = Vec::new();
-        for slot in self.votes.drain(..) {
-            match slots.last_mut() {
-                Some((_, last)) if slot <= *last + 1 => *last = slot,
-                _ => slots.push((slot, slot)),
-            }
-        }
+        let slots = ranges(std::mem::take(&mut self.votes));
         let ballot = self.promised;
         for (grants, slots) in P::acknowledge(self, slots, cx) {
             let slots = slots.into_iter().flat_map(|(first, last)| self.log.held_in(first, last)).collect();

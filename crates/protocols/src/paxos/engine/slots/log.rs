@@ -47,6 +47,19 @@ impl fmt::Debug for Voted {
     }
 }
 
+/// These slots, some of them perhaps twice, as ranges without holes: the first slot and the last of each.
+pub fn ranges(mut slots: Vec<u64>) -> Vec<(u64, u64)> {
+    slots.sort_unstable();
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    for slot in slots {
+        match ranges.last_mut() {
+            Some((_, last)) if slot <= *last + 1 => *last = slot,
+            _ => ranges.push((slot, slot)),
+        }
+    }
+    ranges
+}
+
 /// What became of a proposal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cast {
@@ -403,6 +416,25 @@ mod tests {
             Cast::Late,
             "a ballot before that in which it was chosen"
         );
+    }
+
+    /// A slot between two others that was not voted for must not count as a vote.
+    #[test]
+    fn ranges_have_the_slots_that_were_voted_for_and_no_others() {
+        // slots → first and last of each range
+        let table = "
+            7           → 7-7
+            7 6 8 7     → 6-8
+            5 7         → 5-5 7-7
+            9 1 2 4 5 9 → 1-2 4-5 9-9
+        ";
+        for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            let (slots, expected) = line.split_once('→').unwrap();
+            let slots = slots.split_whitespace().map(|slot| slot.parse().unwrap()).collect();
+            let drawn = ranges(slots).into_iter().map(|(first, last)| format!("{first}-{last}"));
+            assert_eq!(drawn.collect::<Vec<_>>().join(" "), expected.trim(), "{line}");
+        }
+        assert_eq!(ranges(Vec::new()), []);
     }
 
     /// A follower that has a shard of each slot knows what is chosen and cannot execute it, until the value comes.
