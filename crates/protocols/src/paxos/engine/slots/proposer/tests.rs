@@ -207,3 +207,15 @@ fn votes_count_as_they_did_when_their_slot_was_proposed() {
         chosen.map(|(slot, voter)| proposals.on_vote(node(voter), mine, slot, WHOLE, Time::ZERO).is_some());
     assert_eq!(chosen, [false, true, false, false, false, true]);
 }
+
+/// Each set of voters may lose one: of nodes 3, 4 and 5, two that have voted do not leave two shards.
+#[test]
+fn shards_are_enough_in_each_set_of_voters() {
+    let [voters, outgoing] = [1..=3, 3..=5].map(|ids| ids.map(node).collect());
+    let mut tracker = CommitTracker::new(Tally::joint(voters, outgoing), NodeSet::EMPTY, 2);
+    let chosen = [1, 2, 3, 4, 5].map(|id: u8| {
+        tracker.add(node(id.into()), NodeSet::EMPTY, [id].into_iter().collect());
+        tracker.is_reached()
+    });
+    assert_eq!(chosen, [false, false, false, false, true]);
+}
