@@ -177,3 +177,19 @@ pub(super) fn are_regranted(replica: &Replica, extent: &Extent, now: Time) -> bo
     let counted = replica.configuration().reached(|node| (node == me || by(node)).then_some(()));
     counted.is_some()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_snapshot_any_key_may_have_been_written_in_the_last_slot_that_it_covers() {
+        let mut regrants = Regrants::default();
+        regrants.last.insert(Key::from_static(b"k"), 3);
+        regrants.written.insert(3, vec![Key::from_static(b"k")]);
+        assert_eq!(regrants.last(&Extent::Everything), 3);
+        regrants.jump(7);
+        assert_eq!((regrants.last(&Extent::Everything), regrants.executed), (7, 7));
+        assert!(regrants.last.is_empty() && regrants.written.is_empty(), "nothing is remembered by key");
+    }
+}
