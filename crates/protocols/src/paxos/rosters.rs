@@ -79,3 +79,43 @@ impl Changes {
         ]);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use quorate_core::Range;
+    use quorate_store::Command;
+
+    use super::*;
+
+    #[test]
+    fn reads_of_several_keys_are_answered_by_those_who_answer_reads_of_each() {
+        let node = |id| NodeId::new(id).expect("an id");
+        let range = |from: &'static str, to: &'static str, responders: &[u64]| Range {
+            from: Bytes::from(from),
+            to: Some(Bytes::from(to)),
+            responders: responders.iter().map(|id| node(*id)).collect(),
+        };
+        let roster = Roster::new(None, vec![range("a", "g", &[2]), range("g", "p", &[2, 3])]);
+        let roster = roster.expect("two ranges");
+        // keys | who answers reads of all of them | who answers reads of any
+        let table = "
+            b   | 2   | 2
+            h   | 2 3 | 2 3
+            b h | 2   | 2 3
+            h z |     | 2 3
+            z   |     |
+        ";
+        for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            let columns: Vec<_> = line.split('|').map(str::trim).collect();
+            let keys = columns[0].split(' ').map(|key| Bytes::from(key.to_owned())).collect();
+            let footprint = Command::GetMany { keys }.footprint();
+            let extent = footprint.reads();
+            let covering = (1..=3).map(node).filter(|node| covers(&roster, *node, extent)).collect();
+            let drawn = [covering, readers(&roster, extent)].map(|nodes: NodeSet| {
+                nodes.iter().map(|node| node.to_string()).collect::<Vec<_>>().join(" ")
+            });
+            assert_eq!(drawn, columns[1..], "{line}");
+        }
+    }
+}
