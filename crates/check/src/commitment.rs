@@ -157,6 +157,11 @@ mod tests {
             ),
             ("executed too early", vec![three, (a, entry(1, 1)), (a, applied(1, 11))], Some(2)),
             (
+                "a state with what nobody has committed",
+                vec![(a, group(&[1], &[])), (a, entry(1, 1)), (a, Fact::Installed { slot: 1 })],
+                Some(2),
+            ),
+            (
                 "another is executed",
                 vec![
                     (a, group(&[1], &[])),
