@@ -213,9 +213,42 @@ mod tests {
             (majority, "1:* 2:* 3:* 1+ 2+ 3+ = 3:0 3+", true),
             (majority, "1:* 2:* 3:* 4:* 1+ 2+ 3+ 4+ = 3:0 3+", false),
             (majority, "1:* 2:* 3:* 1+ 2+ 3+ = 3:0", false),
+            (majority, "1:* 2:* 3:* 1+ 2+ 3+ = 3:! 3+", true),
         ];
         for (quorum, steps, violated) in table {
             assert_eq!(is_violated(quorum, steps), violated, "{steps}");
+        }
+    }
+    /// The first two nodes have what is chosen in a slot. Voters are as they were said in turn, each time with those
+    /// that are outgoing.
+    fn is_violated_in(groups: &[[&[u64]; 2]]) -> bool {
+        let mut checker = Recoverability::new(|voters| voters / 2 + 1);
+        for (index, [voters, outgoing]) in (0..).zip(groups) {
+            let [voters, outgoing] = [voters, outgoing].map(|ids| ids.iter().map(|id| node(*id)).collect());
+            let group = Fact::Configured { index, voters, outgoing };
+            checker.on_fact(0, who(1, 0), &group, &true_clocks).unwrap();
+        }
+        for id in [1, 2] {
+            let stored = Fact::Stored { slot: 9, digest: 7, shards: u16::MAX, data: 1 };
+            checker.on_fact(1, who(id, 0), &stored, &true_clocks).unwrap();
+            checker.on_records(1, who(id, 0), 1, 1).unwrap();
+        }
+        checker.on_fact(2, who(1, 0), &Fact::Chosen { slot: 9, digest: 7 }, &true_clocks).is_err()
+    }
+
+    #[test]
+    fn what_is_chosen_is_on_the_disks_of_those_who_decide() {
+        let (old, new): (&[u64], &[u64]) = (&[1, 2, 3], &[3, 4, 5]);
+        let table: [(&[[&[u64]; 2]], bool); 6] = [
+            (&[[old, &[]]], false),
+            (&[[new, &[]]], true),
+            (&[[old, new]], true),
+            (&[[new, old]], true),
+            (&[[old, &[]], [new, old]], false),
+            (&[[old, &[]], [new, old], [new, &[]]], true),
+        ];
+        for (groups, violated) in table {
+            assert_eq!(is_violated_in(groups), violated, "{groups:?}");
         }
     }
 }
