@@ -394,6 +394,16 @@ mod tests {
                 Some((59, "bound to n2, or relies on it, under 6 until 60")),
             ),
             (
+                "support that is counted on under two numbers",
+                vec![
+                    (0, c, Promises(1, 7, 100)),
+                    (0, b, Promises(1, 8, 100)),
+                    (1, a, Believes(3, 7, 90)),
+                    (2, a, Believes(2, 8, 90)),
+                ],
+                Some((2, "bound to n3, or relies on it, under 7 until 90")),
+            ),
+            (
                 "support that is counted on and then lent",
                 vec![
                     (0, c, Promises(1, 7, 100)),
