@@ -196,6 +196,14 @@ mod tests {
                 Some(1),
             ),
             (
+                "a read in another term",
+                vec![
+                    (10, a, Step::Says(gate(1, 1, 1, 50))),
+                    (20, a, Step::Says(Fact::PassesGate { term: 2 })),
+                ],
+                Some(1),
+            ),
+            (
                 "a no-op changes nothing",
                 vec![(10, a, Step::Says(gate(1, 1, 1, 50))), (20, b, Step::Says(commits(2, 2)))],
                 None,
