@@ -296,6 +296,12 @@ mod tests {
                 "went back",
             ),
             (
+                "writes of one client that are under way together, in another order",
+                r#"2| 1 10 90 put "k" "a" always never no = done
+                   1| 1 20 80 put "k" "b" always never no = done"#,
+                "went back",
+            ),
+            (
                 "two clients see two keys change in one order, each in its own time",
                 r#"1 10 20 put "x" "a" always never no = done
                    2 30 40 put "y" "a" always never no = done
