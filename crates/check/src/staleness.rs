@@ -112,4 +112,21 @@ mod tests {
             assert_eq!(holds(Staleness::Versions(versions)), fine, "{versions} versions");
         }
     }
+    /// One key is as old as its only write, and of the other a write is missing.
+    #[test]
+    fn a_read_of_several_keys_may_miss_so_many_versions_of_each() {
+        let text = "
+            1 10 20 put \"j\" \"a\" always never no = done
+            1 30 40 put \"k\" \"b\" always never no = done
+            1 50 60 put \"k\" \"c\" always never no = done
+            1 70 80 put \"k\" \"d\" always never no = done
+            2 90 100 get-many (\"j\" \"k\") = values (some \"a\" some \"b\")
+        ";
+        let history = History::parse(text).unwrap();
+        for (versions, fine) in [(0, false), (2, true)] {
+            let bounds = Bounds::from([(4, Staleness::Versions(versions))]);
+            let wide = widened(&history, &bounds);
+            assert_eq!(linearizability::check(&wide).is_ok(), fine, "{versions} versions");
+        }
+    }
 }
