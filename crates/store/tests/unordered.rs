@@ -45,3 +45,14 @@ fn a_state_does_not_tell_which_command_came_last() {
     };
     assert_eq!(digest([("k", 5), ("l", 9)]), digest([("l", 9), ("k", 5)]));
 }
+
+/// What another group writes gets versions that no key has had.
+#[test]
+fn a_state_that_a_group_begins_with_has_a_revision_that_is_not_below_any_version() {
+    let mut store = Store::new();
+    for (key, at) in [("l", 9), ("k", 5)] {
+        store.apply_unordered(&put(key, Expiry::Never), at, Wall::from_millis(at));
+    }
+    store.settle();
+    assert_eq!(store.revision(), 9);
+}
