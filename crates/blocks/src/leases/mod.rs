@@ -354,3 +354,37 @@ impl Leases {
         Fact::Believes { from, number: self.number, until }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A majority's promises under one number say nothing of a later one.
+    #[test]
+    fn what_was_believed_under_one_number_is_not_believed_under_the_next() {
+        let [me, other] = [1, 2].map(|id| NodeId::new(id).expect("an id"));
+        let ms = Duration::from_millis;
+        let config = LeaseConfig { guard: ms(100), lease: ms(100), drift: ms(4) };
+        let mut leases = Leases::new(me, config, false, 7, 5, Time::ZERO);
+        let voters = [me, other].into_iter().collect();
+        let configuration = Configuration { voters, ..Configuration::default() };
+        let is_held = |leases: &Leases| {
+            let held = leases.held(&configuration, Time::ZERO).is_some();
+            assert_eq!(held, leases.held_from(other, Time::ZERO).is_some());
+            held
+        };
+        let guard = Message::Guard { number: 5, guard: 1, safety_threshold: 0 };
+        let (Some(Message::GuardReply { nonce, .. }), _) = leases.on_grant(other, &guard, true, Time::ZERO)
+        else {
+            panic!("a guard is answered")
+        };
+        let renew = Message::Renew { number: 5, guard: 1, nonce, seq: 1, safety_threshold: 0 };
+        assert!(!is_held(&leases), "it is only guarded");
+        leases.on_grant(other, &renew, true, Time::ZERO);
+        assert!(is_held(&leases));
+        leases.begin(6);
+        assert!(!is_held(&leases));
+        leases.on_grant(other, &renew, true, Time::ZERO);
+        assert!(!is_held(&leases), "a renewal that comes late");
+    }
+}
