@@ -34,8 +34,7 @@
 //!
 //! **Replacing a disk** has two phases. In the first, the new disk *waits*: it introduces itself to nobody, refuses
 //! whoever introduces itself, and nobody takes note of it. It goes on when every other voter has tried that within
-//! [`THERE`], with a disk of its own that is not to replace another: of two that rejoin, each would wait for what the
-//! other knows. In the second it introduces itself as [`Stage::Replacing`]. Whoever hears that retires the old disk,
+//! [`THERE`]. In the second it introduces itself as [`Stage::Replacing`]. Whoever hears that retires the old disk,
 //! durably, and only then answers. When all other voters have answered, the new disk is admitted.
 //!
 //! - *The two never take part together.* The new disk's replica runs only after every other voter has durably retired
@@ -618,9 +617,7 @@ impl Admission {
             self.is_known |= known.is_some_and(|life| life.disk == self.memory.own.disk);
             self.hear_of_group(said);
             self.need_reach(said.reach);
-            if said.stage != Stage::Replacing {
-                self.on_presence(from, now);
-            }
+            self.on_presence(from, now);
         }
         if self.waits_to_replace() {
             return Verdict::NotYet(Reason { node: self.me, witness: from, why: Why::Waits });

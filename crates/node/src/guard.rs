@@ -188,6 +188,11 @@ impl Guard {
         self.admission.waits_to_replace()
     }
 
+    /// Another member is there, and waits to replace its own directory.
+    pub(crate) fn on_presence(&mut self, from: NodeId) {
+        self.admission.on_presence(from, clock::now());
+    }
+
     /// A peer has bound this node's id to this directory, durably.
     pub(crate) fn on_bound(&mut self, from: NodeId) {
         self.admission.on_bound(from);

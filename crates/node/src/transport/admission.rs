@@ -81,12 +81,18 @@ impl Transport {
         let Some(guard) = &mut self.guard else { return self.welcome(index, &hello, now) };
         let ProcessId::Replica(node) = hello.me else { return self.learn_of(index, hello, 0, now) };
         let waited = guard.waits_to_replace();
-        let Some(disk) = &hello.disk else { return self.meet(index, &hello, node, now) };
-        let verdict = guard.hear(node, disk);
+        let verdict = match &hello.disk {
+            Some(disk) => Some(guard.hear(node, disk)),
+            None => {
+                guard.on_presence(node);
+                None
+            }
+        };
         if waited && !guard.waits_to_replace() {
             // This node has something to say now.
             self.links.values_mut().for_each(|link| link.hurry(now));
         }
+        let Some(verdict) = verdict else { return self.meet(index, &hello, node, now) };
         match verdict {
             Verdict::Accept { after } => self.learn_of(index, hello, after, now),
             Verdict::NotYet(reason) => self.refuse(index, &hello, reason.to_string(), now),
