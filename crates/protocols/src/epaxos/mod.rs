@@ -77,7 +77,7 @@ impl Config {
 
     /// How many may fail.
     fn f(&self) -> usize {
-        (self.members().len() - 1) / 2
+        self.learner.f()
     }
 
     /// How many may fail without the fast path being lost.

@@ -235,6 +235,20 @@ fn large_batches_for_who_rejoins() {
 }
 
 #[test]
+fn answers_to_one_that_rejoins_from_before_another_did() {
+    let text = trace!("epaxos", "two-that-rejoin");
+    let is_lost = |text: &str| text.contains("p4 #3 = Value(Some(b\"old\"))");
+    assert_goes_wrong("epaxos", "learner/keeps-answers", text, is_lost);
+}
+
+#[test]
+fn a_majority_that_rejoins() {
+    let text = trace!("epaxos", "too-many-that-rejoin");
+    let is_lost = |text: &str| text.contains("p3 #3 = Value(Some(b\"old\"))");
+    assert_goes_wrong("epaxos", "learner/excuses-too-many", text, is_lost);
+}
+
+#[test]
 fn large_batches_for_who_is_silent() {
     let text = trace!("epaxos", "large-batch-to-the-silent");
     let is_sent_again = |text: &str| between(text, "repeat 8", "mend").contains("PreAccept");

@@ -120,6 +120,11 @@ impl LearnerConfig {
             keys: settings.number("conflicts.keys", 1 << 17, 1..=1 << 24, meaning)? as usize,
         })
     }
+
+    /// How many may fail.
+    pub fn f(&self) -> usize {
+        (self.members.len() - 1) / 2
+    }
 }
 
 /// See the module's comment.
@@ -239,7 +244,7 @@ impl Learner {
                 self.watermarks.begin(next - 1, floor);
             }
             Record::Settled { totals, traces } => self.settled.merge(&totals, traces),
-            Record::Rejoining => self.standing = Standing::Rejoining(Rejoin::default()),
+            Record::Rejoining => self.standing = Standing::Rejoining(Rejoin::new(self.life)),
             Record::Rejoined { last } => self.replay_rejoined(last),
         }
     }

@@ -37,12 +37,27 @@
 //!
 //! x restarts: it has recorded that it rejoins, and asks again, with a fresh number, so that an answer which was given
 //! to a life before another loss of the disk does not count. It says that it is whole, to operators too, only when the
-//! record of that is durable: whoever replaces another disk then has not two members that rejoin after a loss of power.
+//! record of that is durable: whoever replaces another disk then has not one more that rejoins after a loss of power.
 //! Another member restarts: it has its records, and nothing that it had counted. Another member is away: x waits for
-//! its answer, since only that one knows which votes of x it has counted. Another member lost its disk, too: each would
-//! wait until the other is whole, so two members cannot rejoin at the same time, and the operator has to bring back the
-//! disk of one. A group that tolerates no crash cannot decide without x, and is refused at the start
-//! ([`LearnerConfig::new`](super::LearnerConfig::new)).
+//! its answer, since only that one knows which votes of x it has counted. A group that tolerates no crash cannot decide
+//! without x, and is refused at the start ([`LearnerConfig::new`](super::LearnerConfig::new)).
+//!
+//! # Several at once
+//!
+//! Another member y lost its disk, too, and has forgotten which votes of x it has counted. It cannot answer, and x does
+//! without its answer if no more than f rejoin, x included. Then the answers of the others must be of a time when nobody
+//! can learn any more of what the previous life of y has done. So when x first hears that y rejoins, no answer counts
+//! that it has had, and it asks all once more: y says so when all have retired its lost disk. (Otherwise: x and y have
+//! voted for a batch of y, p has answered x and votes for it then, y decides and loses its disk. Of those that x asks
+//! nobody else has heard of the batch, and x with two of them is a majority that does not know it.)
+//!
+//! - *Each instance about which x has said anything that counts is in the union.* Whoever acted on what the previous
+//!   life of x said is a member that answers, as above, or it is such a y. What y did with it, it told others, who have
+//!   recorded it before they answered; or it told nobody, and has forgotten it.
+//! - *What was decided is not lost*: each quorum has more than f members, so one of them does not rejoin, and answers.
+//!
+//! Where more than f rejoin, each waits: something may be lost that was decided, and the operator has to bring back
+//! disks.
 //!
 //! # Why it ends
 //!
@@ -74,11 +89,29 @@ pub(super) enum Standing {
 }
 
 /// How far a replica is that rejoins.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Rejoin {
+    /// The number of its question. Answers to another do not count.
+    question: u64,
     answered: NodeSet,
-    /// What those have heard of.
+    /// What any have told that they have heard of.
     union: Frontier,
+    /// Others that rejoin at the same time, and have not answered since they said so.
+    also: NodeSet,
+}
+
+impl Rejoin {
+    /// Nobody has answered its question yet.
+    pub(super) fn new(question: u64) -> Rejoin {
+        Rejoin { question, answered: NodeSet::EMPTY, union: Frontier::default(), also: NodeSet::EMPTY }
+    }
+
+    /// Who of these has to answer yet, where so many disks may be lost at once.
+    fn awaited(&self, others: NodeSet, f: usize) -> NodeSet {
+        let are_few = self.also.len() < f || mutation::active("learner/excuses-too-many");
+        let excused = if are_few { self.also } else { NodeSet::EMPTY };
+        others.difference(self.answered).difference(excused)
+    }
 }
 
 impl Learner {
@@ -87,7 +120,7 @@ impl Learner {
     pub(super) fn start_rejoining<M: Host>(&mut self, cx: &mut Context<'_, M>) {
         if let (true, Standing::Original) = (self.config.rejoining, &self.standing) {
             cx.persist(Record::Rejoining);
-            self.standing = Standing::Rejoining(Rejoin::default());
+            self.standing = Standing::Rejoining(Rejoin::new(self.life));
         }
     }
 
@@ -115,16 +148,17 @@ impl Learner {
 
     /// Asks again those who have not answered, and finds out whether this replica is whole.
     pub(super) fn go_on_rejoining<M: Host>(&mut self, cx: &mut Context<'_, M>) {
-        let (answered, union) = match self.standing {
-            Standing::Rejoining(Rejoin { answered, union }) => (answered, union),
+        let rejoin @ Rejoin { question, union, .. } = match self.standing {
+            Standing::Rejoining(rejoin) => rejoin,
             Standing::Rejoined { durable: false, .. } => return self.await_disk(cx),
             Standing::Original | Standing::Rejoined { durable: true, .. } => return,
         };
         let others = self.config.members.without(self.me);
-        if answered == others && union.within(&self.state.executed().prefix()) {
+        let has_all = rejoin.awaited(others, self.config.f()).is_empty();
+        if has_all && union.within(&self.state.executed().prefix()) {
             return self.finish_rejoining(union, cx);
         }
-        cx.send_all(others, Message::Rejoin { life: self.life, union }.into());
+        cx.send_all(others, Message::Rejoin { life: question, union }.into());
         self.ask(cx);
     }
 
@@ -143,7 +177,7 @@ impl Learner {
         cx.send(self.me, Message::RejoinReply { life: self.life, known: Frontier::default() }.into());
     }
 
-    /// Another member rejoins, and has heard of these. One that rejoins itself cannot help.
+    /// Another member rejoins, and has heard of these. One that rejoins itself cannot help, and asks all others anew.
     pub(super) fn on_rejoin<M: Host>(
         &mut self,
         from: NodeId,
@@ -155,6 +189,14 @@ impl Learner {
         if self.is_whole() {
             self.expect_all(&union);
             cx.send(from, Message::RejoinReply { life, known: self.heard_of() }.into());
+        }
+        let is_other = self.config.members.without(self.me).contains(from);
+        if let Standing::Rejoining(rejoin) = &mut self.standing
+            && is_other
+            && rejoin.also.insert(from)
+            && !mutation::active("learner/keeps-answers")
+        {
+            (rejoin.question, rejoin.answered) = (cx.random().u64(), NodeSet::EMPTY);
         }
     }
 
@@ -176,34 +218,33 @@ impl Learner {
     /// A member answers. Only its first answer counts: its later ones would never end. This replica answers itself when
     /// it is durable that it is whole.
     pub(super) fn on_rejoin_reply(&mut self, from: NodeId, life: u64, known: Frontier) {
-        if life != self.life {
-            return;
-        }
         if let Standing::Rejoined { durable, .. } = &mut self.standing
-            && from == self.me
+            && (from, life) == (self.me, self.life)
         {
             *durable = true;
         }
-        if let Standing::Rejoining(Rejoin { answered, union }) = &mut self.standing
+        if let Standing::Rejoining(rejoin) = &mut self.standing
+            && life == rejoin.question
             && self.config.members.without(self.me).contains(from)
-            && answered.insert(from)
+            && rejoin.answered.insert(from)
         {
-            *union = union.union(&known);
+            rejoin.also = rejoin.also.without(from);
+            rejoin.union = rejoin.union.union(&known);
             self.expect_all(&known);
         }
     }
 
     /// For operators: what this replica waits for, if it rejoins.
     pub(super) fn rejoin_status(&self) -> Option<(&'static str, String)> {
-        let (answered, union) = match &self.standing {
-            Standing::Rejoining(Rejoin { answered, union }) => (answered, union),
+        let rejoin @ Rejoin { union, .. } = match &self.standing {
+            Standing::Rejoining(rejoin) => rejoin,
             Standing::Rejoined { durable: false, .. } => {
                 return Some(("rejoining", "its disk was lost; waits for the new one".to_owned()));
             }
             Standing::Original | Standing::Rejoined { durable: true, .. } => return None,
         };
-        let silent = self.config.members.without(self.me).iter().filter(|node| !answered.contains(*node));
-        let silent: Vec<_> = silent.map(|node| node.to_string()).collect();
+        let awaited = rejoin.awaited(self.config.members.without(self.me), self.config.f());
+        let silent: Vec<_> = awaited.iter().map(|node| node.to_string()).collect();
         let executed = self.state.executed().prefix().intersection(union).len();
         Some((
             "rejoining",
