@@ -34,8 +34,9 @@
 //!
 //! **Replacing a disk** has two phases. In the first, the new disk *waits*: it introduces itself to nobody, refuses
 //! whoever introduces itself, and nobody takes note of it. It goes on when every other voter has tried that within
-//! [`THERE`]. In the second it introduces itself as [`Stage::Replacing`]. Whoever hears that retires the old disk,
-//! durably, and only then answers. When all other voters have answered, the new disk is admitted.
+//! [`THERE`], and no more than a minority replaces its disks. In the second it introduces itself as
+//! [`Stage::Replacing`]. Whoever hears that retires the old disk, durably, and only then answers. When all other voters
+//! have answered, the new disk is admitted.
 //!
 //! - *The two never take part together.* The new disk's replica runs only after every other voter has durably retired
 //!   the old disk and ended its connections: from then on nobody hears the old disk, or is heard by it. Crashes and
@@ -389,6 +390,8 @@ pub struct Admission {
     round_trips: RoundTrips,
     /// Of a disk that is to replace another: when each of the others was heard of last in this life.
     heard: BTreeMap<NodeId, Time>,
+    /// And which of them are to replace their disks, too.
+    also_replacing: NodeSet,
     /// Whether all others were there at once in this life, so that it introduces itself.
     replaces: bool,
     /// Whether another has said that it knows this disk.
@@ -425,6 +428,7 @@ impl Admission {
             durable: 0,
             admitted_at,
             heard: BTreeMap::new(),
+            also_replacing: NodeSet::EMPTY,
             replaces: false,
             is_known: false,
         };
@@ -486,16 +490,24 @@ impl Admission {
         self.is_known || self.memory.peers.get(&self.me).is_some_and(retired)
     }
 
-    /// The other voters that are not there, as far as a disk knows that is to replace another.
+    /// The other voters that are not there, as far as a disk knows that is to replace another. Those that are there and
+    /// replace theirs, too, are among them if there are too many.
     pub fn absent(&self, now: Time) -> NodeSet {
+        let f = self.voters.len().saturating_sub(1) / 2;
+        let lost = if self.also_replacing.len() < f { NodeSet::EMPTY } else { self.also_replacing };
         let is_there = |node| self.heard.get(&node).is_some_and(|heard| now.since(*heard) <= THERE);
-        self.others().iter().filter(|node| !is_there(*node)).collect()
+        self.others().iter().filter(|node| !is_there(*node) || lost.contains(*node)).collect()
     }
 
-    /// Another voter is there. A disk that is to replace another does so now, if it was the last one that was missing.
-    pub fn on_presence(&mut self, from: NodeId, now: Time) {
+    /// Another voter is there; whether it replaces its disk, too. A disk that is to replace another does so now, if it
+    /// was the last one that was missing.
+    pub fn on_presence(&mut self, from: NodeId, also: bool, now: Time) {
         if self.waits_to_replace() {
             self.heard.insert(from, now);
+            self.also_replacing = self.also_replacing.without(from);
+            if also {
+                self.also_replacing.insert(from);
+            }
             // It may have to start again first, which takes longer than a round trip.
             self.replaces = self.absent(now).is_empty() && self.memory.reach <= self.reach;
         }
@@ -617,7 +629,7 @@ impl Admission {
             self.is_known |= known.is_some_and(|life| life.disk == self.memory.own.disk);
             self.hear_of_group(said);
             self.need_reach(said.reach);
-            self.on_presence(from, now);
+            self.on_presence(from, said.stage == Stage::Replacing, now);
         }
         if self.waits_to_replace() {
             return Verdict::NotYet(Reason { node: self.me, witness: from, why: Why::Waits });

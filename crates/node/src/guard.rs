@@ -190,7 +190,7 @@ impl Guard {
 
     /// Another member is there, and waits to replace its own directory.
     pub(crate) fn on_presence(&mut self, from: NodeId) {
-        self.admission.on_presence(from, clock::now());
+        self.admission.on_presence(from, true, clock::now());
     }
 
     /// A peer has bound this node's id to this directory, durably.

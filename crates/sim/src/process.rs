@@ -271,7 +271,11 @@ impl SimProcess {
         let memory = memory.with_reach(self.least);
         let admission = Admission::start(node, memory, self.random.u64(), voters);
         let mut admission = admission.map_err(|reason| format!("it was refused before: {reason}"))?;
-        admission.others().iter().filter(|_| at_once).for_each(|other| admission.on_presence(other, now));
+        admission
+            .others()
+            .iter()
+            .filter(|_| at_once)
+            .for_each(|other| admission.on_presence(other, false, now));
         let (answers, openings, up) = (Vec::new(), Vec::new(), BTreeMap::new());
         let record = LeaseRecord::begin(self.leases.take(), settings, longest);
         let waits_until = now + record.wait();

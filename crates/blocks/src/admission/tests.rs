@@ -117,7 +117,7 @@ impl Story {
         let ran = self.at(from).may_run();
         let now = self.now;
         let Some(hello) = self.at(from).introduction() else {
-            self.at(to).on_presence(from, now);
+            self.at(to).on_presence(from, true, now);
             return "says that it waits".to_owned();
         };
         let verdict = self.at(to).hear(from, &hello, now);
@@ -643,6 +643,25 @@ fn two_disks_are_replaced_at_the_same_time_though_neither_introduces_itself() {
          5>4 = ok, 5 waits for 3 of 1 2 3
          4>1 = ok, 4 waits for 3 of 2 3 5",
     );
+}
+
+#[test]
+fn no_more_than_a_minority_of_disks_is_replaced_at_the_same_time() {
+    tell(&format!(
+        "{THREE}
+         crash 2
+         crash 3
+         start 2 new replace = looks for 1 3
+         start 3 also replace = looks for 1 2
+         1>2 = not yet: Waits
+         1>3 = not yet: Waits
+         2>3 = says that it waits
+         3>2 = says that it waits
+         crash 3
+         start 3 c = runs
+         3>2 = ok
+         2>1 = ok, 2 waits for 1 of 3"
+    ));
 }
 
 #[test]
