@@ -120,6 +120,8 @@ kinds! {
     /// A node comes back with an empty disk and asks to replace its own, while another member is down: in vain. Then it
     /// comes back with its own disk, as it left it. Only on demand.
     VainReplacements = "vain-replacements",
+    /// As `replaced-disks`, also while others replace theirs, as long as all together are a minority. Only on demand.
+    SeveralReplacedDisks = "several-replaced-disks",
 }
 
 impl Kind {
@@ -134,6 +136,7 @@ impl Kind {
             Kind::LongerTimeouts | Kind::OtherSettings => can.max_nodes > 1 && can.diskless != Diskless::All,
             Kind::WipedDisks | Kind::RolledBackDisks => can.failover && can.diskless != Diskless::All,
             Kind::ReplacedDisks | Kind::VainReplacements => can.rejoin,
+            Kind::SeveralReplacedDisks => can.rejoin && can.max_nodes > 4,
             Kind::LostMemories => can.diskless == Diskless::Data,
             _ => true,
         }
@@ -151,6 +154,7 @@ impl Kind {
                 | Kind::LostMemories
                 | Kind::ThinLinks
                 | Kind::OtherSettings
+                | Kind::SeveralReplacedDisks
                 | Kind::VainReplacements
         )
     }
@@ -547,6 +551,7 @@ impl Plan {
             | Kind::WipedDisks
             | Kind::RolledBackDisks
             | Kind::ReplacedDisks
+            | Kind::SeveralReplacedDisks
             | Kind::Drains
             | Kind::MemberChanges
             | Kind::Transfers
@@ -681,7 +686,7 @@ impl Draw {
             Kind::Pauses => Action::Pause,
             Kind::SlowDisks => Action::SlowDisk(*self.random.pick(&[10, 100, 1000])),
             Kind::FullDisks => Action::FullDisk,
-            Kind::WipedDisks | Kind::RolledBackDisks | Kind::ReplacedDisks => {
+            Kind::WipedDisks | Kind::RolledBackDisks | Kind::ReplacedDisks | Kind::SeveralReplacedDisks => {
                 Action::Damage { all: self.random.chance(0.5) }
             }
             Kind::LongerTimeouts => Action::NeedReach,

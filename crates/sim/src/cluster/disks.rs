@@ -18,7 +18,7 @@ use std::sync::Arc;
 use quorate_blocks::admission::{Memory, PeerDisk, Stage};
 use quorate_blocks::reach::Reach;
 use quorate_check::{MILLISECOND, Nanos};
-use quorate_core::{Diskless, GroupId, NodeId};
+use quorate_core::{Diskless, GroupId, NodeId, NodeSet};
 use quorate_runtime::ConfiguredProtocol;
 
 use super::impairments::node;
@@ -29,14 +29,33 @@ use crate::process::{ShelvedDisk, SimProcess};
 impl Cluster {
     /// Whether each member takes part with all its data, or has gone for good.
     pub(super) fn is_whole(&self) -> bool {
-        let takes_part = |node: NodeId| {
+        self.remembers() && self.newcomers().is_empty()
+    }
+
+    /// Members that do not take part yet, since their disks are new.
+    fn newcomers(&self) -> NodeSet {
+        let is_new = |node: &NodeId| {
             let host = usize::from(node.get()) - 1;
             let at = &self.hosts[host];
-            let admitted = at.memory.as_ref().is_some_and(|memory| memory.stage == Stage::Admitted);
-            at.lost || at.damaged || admitted && !self.is_rejoining(host)
+            !at.lost && !at.damaged && (!self.is_admitted(host) || self.is_rejoining(host))
         };
         let admits = self.can.diskless != Diskless::All;
-        self.remembers() && (!admits || self.members.iter().all(takes_part))
+        self.members.iter().filter(|_| admits).filter(is_new).collect()
+    }
+
+    fn is_admitted(&self, host: usize) -> bool {
+        self.hosts[host].memory.as_ref().is_some_and(|memory| memory.stage == Stage::Admitted)
+    }
+
+    /// Whether a disk may be lost now, as far as the disks of others matter. Members that rejoin must have been
+    /// admitted, so that they have heard of the disk: if not, and an introduction of its last life is late, they take
+    /// that for the newer one, and refuse the one that replaces it.
+    fn may_lose(&self, kind: Kind, me: NodeId) -> bool {
+        let newcomers = self.newcomers();
+        let lost = newcomers.union(NodeSet::from_iter([me]));
+        let several = kind == Kind::SeveralReplacedDisks && 2 * lost.len() < self.members.len();
+        let know_it = newcomers.iter().all(|node| self.is_admitted(usize::from(node.get()) - 1));
+        self.is_whole() || several && know_it && self.remembers()
     }
 
     /// Whether a node has replaced its disk and may not take part yet. While it is down nobody knows.
@@ -93,7 +112,7 @@ impl Cluster {
     pub(super) fn damage(&mut self, kind: Kind, host: usize, down: Nanos, all: bool) {
         let (me, impaired) = (node(host), self.impaired());
         let mut with = impaired;
-        if !with.insert(me) || !self.can_spare(with) || !self.is_whole() || !self.may_forget(host) {
+        if !with.insert(me) || !self.can_spare(with) || !self.may_lose(kind, me) || !self.may_forget(host) {
             return;
         }
         let all = all && !self.diskless;
@@ -131,7 +150,7 @@ impl Cluster {
                 (at.memory, at.leases) = (None, None);
             }
         }
-        at.asks_to_replace = kind == Kind::ReplacedDisks;
+        at.asks_to_replace = matches!(kind, Kind::ReplacedDisks | Kind::SeveralReplacedDisks);
         at.damaged = !at.asks_to_replace;
     }
 
@@ -236,6 +255,17 @@ mod tests {
         assert_keeps_what_is_acknowledged("raft");
         assert_keeps_what_is_acknowledged("bodega");
         assert_keeps_what_is_acknowledged("epaxos");
+    }
+
+    #[test]
+    fn a_minority_replaces_its_disks_at_the_same_time() {
+        for (nodes, runs) in [(5, 60), (7, 20)] {
+            let faults = "all,several-replaced-disks".parse().unwrap();
+            let options = Options { nodes, faults, runs, ..Options::default() };
+            let summary = crate::sim(named("epaxos"), &options, &mut |_| {}).unwrap();
+            assert!(summary.is_fine(), "{summary}");
+            assert!(summary.faults.of(Kind::SeveralReplacedDisks) >= runs, "{summary}");
+        }
     }
 
     #[test]
