@@ -99,11 +99,8 @@ impl LearnerConfig {
     pub fn new(group: &Group, settings: &mut Settings) -> Result<LearnerConfig, SettingsError> {
         let (members, rejoining) = (group.members, group.rejoining);
         if rejoining && members.len() < 3 {
-            let text = format!(
-                "a group of {} cannot decide without the member whose disk was lost: restore its disk",
-                members.len()
-            );
-            return Err(SettingsError::Conflict(text));
+            let why = "cannot decide without the member whose disk was lost: restore its disk";
+            return Err(SettingsError::Conflict(format!("a group of {} {why}", members.len())));
         }
         if let Some(node) = members.iter().find(|node| usize::from(node.get()) > OWNERS) {
             let text = format!("instances are those of nodes 1 to {OWNERS}; there is a node {node}");

@@ -45,9 +45,9 @@
 //! # Several at once
 //!
 //! Another member y lost its disk, too, and has forgotten which votes of x it has counted. It cannot answer, and x does
-//! without its answer if no more than f rejoin, x included. Then the answers of the others must be of a time when nobody
-//! can learn any more of what the previous life of y has done. So when x first hears that y rejoins, no answer counts
-//! that it has had, and it asks all once more: y says so when all have retired its lost disk. (Otherwise: x and y have
+//! without its answer if no more than f rejoin, x included. Then the others must have answered when nobody can
+//! learn any more of what the previous life of y has done. So when x first hears that y rejoins, no answer counts that
+//! it has had, and it asks all once more: y says so when all have retired its lost disk. (Otherwise: x and y have
 //! voted for a batch of y, p has answered x and votes for it then, y decides and loses its disk. Of those that x asks
 //! nobody else has heard of the batch, and x with two of them is a majority that does not know it.)
 //!
