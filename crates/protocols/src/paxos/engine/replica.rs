@@ -452,7 +452,8 @@ impl<P: Policy> Replica<P> {
 
     fn acknowledge(&mut self, cx: &mut Context<'_, Self>) {
         let Some(leader) = self.promised.node().filter(|_| !self.votes.is_empty()) else { return };
-        let slots = ranges(std::mem::take(&mut self.votes));
+        let slots = ranges(&mut self.votes);
+        self.votes.clear();
         let ballot = self.promised;
         for (grants, slots) in P::acknowledge(self, slots, cx) {
             let slots = slots.into_iter().flat_map(|(first, last)| self.log.held_in(first, last)).collect();

@@ -6,9 +6,8 @@ use quorate_core::{Context, NodeSet, mutation};
 use quorate_store::command::Key;
 
 use super::{Replica, roster};
+use crate::paxos::engine::slots::{Ranges, add_slot};
 use crate::paxos::rosters;
-
-type Ranges = Vec<(u64, u64)>;
 
 /// Each range of slots with those who must vote before this replica's votes count.
 pub(super) fn acknowledge(
@@ -39,10 +38,7 @@ pub(super) fn acknowledge(
         if found.is_none() {
             groups.push((say, Vec::new()));
         }
-        match groups[group].1.last_mut() {
-            Some((_, last)) if slot == *last + 1 => *last = slot,
-            _ => groups[group].1.push((slot, slot)),
-        }
+        add_slot(&mut groups[group].1, slot);
     }
     groups
 }

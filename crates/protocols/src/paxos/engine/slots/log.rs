@@ -47,17 +47,23 @@ impl fmt::Debug for Voted {
     }
 }
 
-/// These slots, some of them perhaps twice, as ranges without holes: the first slot and the last of each.
-pub fn ranges(mut slots: Vec<u64>) -> Vec<(u64, u64)> {
+/// Slots as ranges without holes: the first slot and the last of each.
+pub type Ranges = Vec<(u64, u64)>;
+
+/// These slots, some of them perhaps twice, as ranges. Sorts them.
+pub fn ranges(slots: &mut [u64]) -> Ranges {
     slots.sort_unstable();
-    let mut ranges: Vec<(u64, u64)> = Vec::new();
-    for slot in slots {
-        match ranges.last_mut() {
-            Some((_, last)) if slot <= *last + 1 => *last = slot,
-            _ => ranges.push((slot, slot)),
-        }
-    }
+    let mut ranges = Ranges::new();
+    slots.iter().for_each(|slot| add_slot(&mut ranges, *slot));
     ranges
+}
+
+/// Adds a slot that is not below any of these: to the last range if that ends right before it.
+pub fn add_slot(ranges: &mut Ranges, slot: u64) {
+    match ranges.last_mut() {
+        Some((_, last)) if slot <= *last + 1 => *last = slot,
+        _ => ranges.push((slot, slot)),
+    }
 }
 
 /// What became of a proposal.
@@ -430,11 +436,11 @@ mod tests {
         ";
         for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let (slots, expected) = line.split_once('→').unwrap();
-            let slots = slots.split_whitespace().map(|slot| slot.parse().unwrap()).collect();
-            let drawn = ranges(slots).into_iter().map(|(first, last)| format!("{first}-{last}"));
+            let mut slots: Vec<_> = slots.split_whitespace().map(|slot| slot.parse().unwrap()).collect();
+            let drawn = ranges(&mut slots).into_iter().map(|(first, last)| format!("{first}-{last}"));
             assert_eq!(drawn.collect::<Vec<_>>().join(" "), expected.trim(), "{line}");
         }
-        assert_eq!(ranges(Vec::new()), []);
+        assert_eq!(ranges(&mut []), []);
     }
 
     /// A follower that has a shard of each slot knows what is chosen and cannot execute it, until the value comes.

@@ -15,6 +15,6 @@ pub mod proposer;
 pub mod spread;
 
 pub use commit_tracker::CommitTracker;
-pub use log::{Cast, SlotLog, Vote, Voted, ranges};
+pub use log::{Cast, Ranges, SlotLog, Vote, Voted, add_slot, ranges};
 pub use proposer::{Preparation, Proposals, Reply, Votes};
 pub use spread::{ProposedValues, Spread};
