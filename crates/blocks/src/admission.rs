@@ -33,8 +33,8 @@
 //! ([`Stage::Replacing`]), which needs every other voter, since nobody may go on listening to the old one.
 //!
 //! **Replacing a disk** has two phases. In the first, the new disk *waits*: it introduces itself to nobody, refuses
-//! whoever introduces itself, and nobody takes note of it. It goes on when every other voter has tried that within
-//! [`THERE`], and no more than a minority replaces its disks. In the second it introduces itself as
+//! whoever introduces itself, and nobody takes note of it. It goes on when every other voter has tried to connect to it
+//! within [`PRESENCE_TIMEOUT`], and no more than a minority replaces its disks. In the second it introduces itself as
 //! [`Stage::Replacing`]. Whoever hears that retires the old disk, durably, and only then answers. When all other voters
 //! have answered, the new disk is admitted.
 //!
@@ -78,9 +78,9 @@ use crate::reach::{Reach, RoundTrips};
 /// restarted, and if it leads, those who hear it would elect nobody else, who could.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a voter counts as there after it has introduced itself to a disk that is to replace another: longer than
-/// members wait from one attempt to connect to the next.
-pub const THERE: Duration = Duration::from_secs(5);
+/// How long a voter counts as there after it has tried to connect to a disk that is to replace another: longer than
+/// members wait from one attempt to the next.
+pub const PRESENCE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Starts that are remembered of each disk. An old copy could only be taken for the disk itself if it were started so
 /// often without meeting anybody who remembers better.
@@ -366,6 +366,15 @@ impl fmt::Display for Reason {
     }
 }
 
+/// Another voter, as a disk has met it that is to replace another.
+#[derive(Clone, Copy, Debug)]
+struct Presence {
+    /// When it has tried to connect last.
+    at: Time,
+    /// Whether it is to replace its own disk.
+    replaces: bool,
+}
+
 /// The rules, with what one process knows. See the module comment.
 #[derive(Clone, Debug)]
 pub struct Admission {
@@ -388,10 +397,8 @@ pub struct Admission {
     /// The reach of this process, for all its life.
     reach: Reach,
     round_trips: RoundTrips,
-    /// Of a disk that is to replace another: when each of the others was heard of last in this life.
-    heard: BTreeMap<NodeId, Time>,
-    /// And which of them are to replace their disks, too.
-    also_replacing: NodeSet,
+    /// Of a disk that is to replace another: the others that were there in this life.
+    presence: BTreeMap<NodeId, Presence>,
     /// Whether all others were there at once in this life, so that it introduces itself.
     replaces: bool,
     /// Whether another has said that it knows this disk.
@@ -427,8 +434,7 @@ impl Admission {
             revision: 1,
             durable: 0,
             admitted_at,
-            heard: BTreeMap::new(),
-            also_replacing: NodeSet::EMPTY,
+            presence: BTreeMap::new(),
             replaces: false,
             is_known: false,
         };
@@ -493,21 +499,19 @@ impl Admission {
     /// The other voters that are not there, as far as a disk knows that is to replace another. Those that are there and
     /// replace theirs, too, are among them if there are too many.
     pub fn absent(&self, now: Time) -> NodeSet {
-        let f = self.voters.len().saturating_sub(1) / 2;
-        let lost = if self.also_replacing.len() < f { NodeSet::EMPTY } else { self.also_replacing };
-        let is_there = |node| self.heard.get(&node).is_some_and(|heard| now.since(*heard) <= THERE);
-        self.others().iter().filter(|node| !is_there(*node) || lost.contains(*node)).collect()
+        let replacing = self.presence.values().filter(|presence| presence.replaces).count();
+        let are_few = replacing + self.voters.majority() < self.voters.len();
+        let counts = |presence: &Presence| {
+            now.since(presence.at) <= PRESENCE_TIMEOUT && (are_few || !presence.replaces)
+        };
+        self.others().iter().filter(|node| !self.presence.get(node).is_some_and(counts)).collect()
     }
 
     /// Another voter is there; whether it replaces its disk, too. A disk that is to replace another does so now, if it
     /// was the last one that was missing.
-    pub fn on_presence(&mut self, from: NodeId, also: bool, now: Time) {
+    pub fn on_presence(&mut self, from: NodeId, replaces: bool, now: Time) {
         if self.waits_to_replace() {
-            self.heard.insert(from, now);
-            self.also_replacing = self.also_replacing.without(from);
-            if also {
-                self.also_replacing.insert(from);
-            }
+            self.presence.insert(from, Presence { at: now, replaces });
             // It may have to start again first, which takes longer than a round trip.
             self.replaces = self.absent(now).is_empty() && self.memory.reach <= self.reach;
         }
@@ -630,9 +634,9 @@ impl Admission {
             self.hear_of_group(said);
             self.need_reach(said.reach);
             self.on_presence(from, said.stage == Stage::Replacing, now);
-        }
-        if self.waits_to_replace() {
-            return Verdict::NotYet(Reason { node: self.me, witness: from, why: Why::Waits });
+            if self.waits_to_replace() {
+                return Verdict::NotYet(Reason { node: self.me, witness: from, why: Why::Waits });
+            }
         }
         let mut peers = self.memory.peers.clone();
         for (node, theirs) in &said.peers {

@@ -81,13 +81,10 @@ impl Transport {
         let Some(guard) = &mut self.guard else { return self.welcome(index, &hello, now) };
         let ProcessId::Replica(node) = hello.me else { return self.learn_of(index, hello, 0, now) };
         let waited = guard.waits_to_replace();
-        let verdict = match &hello.disk {
-            Some(disk) => Some(guard.hear(node, disk)),
-            None => {
-                guard.on_presence(node);
-                None
-            }
-        };
+        let verdict = hello.disk.as_ref().map(|disk| guard.hear(node, disk));
+        if verdict.is_none() {
+            guard.on_presence(node);
+        }
         if waited && !guard.waits_to_replace() {
             // This node has something to say now.
             self.links.values_mut().for_each(|link| link.hurry(now));
