@@ -242,34 +242,29 @@ impl Guard {
         if self.waits_to_replace() {
             return Some(self.looks_for());
         }
-        let nodes: Vec<_> = self.admission.waits_for().iter().map(|node| node.to_string()).collect();
         if missing == 0 {
             return Some("waits for its disk".to_owned());
         }
-        let plural = if nodes.len() == 1 { "" } else { "s" };
-        if self.admission.memory().stage == Stage::Replacing {
-            return Some(format!(
-                "waits for node{plural} {} to confirm that this data directory takes the place of the one that node \
-                 {me} had, which cannot come back any more",
-                nodes.join(", ")
-            ));
-        }
-        Some(format!(
-            "waits for node{plural} {}: {missing} more must confirm that node {me} had no other data directory, \
-             because this one is empty, and a member that lost its disk must not vote",
-            nodes.join(", ")
-        ))
+        let nodes = named(self.admission.waits_for());
+        Some(match self.admission.memory().stage {
+            Stage::Replacing => format!(
+                "waits for {nodes} to confirm that this data directory takes the place of the one that node {me} had, \
+                 which cannot come back any more"
+            ),
+            _ => format!(
+                "waits for {nodes}: {missing} more must confirm that node {me} had no other data directory, because \
+                 this one is empty, and a member that lost its disk must not vote"
+            ),
+        })
     }
 
     /// What a node says that is to replace its directory and waits for others.
     fn looks_for(&self) -> String {
         let me = self.entry.node;
-        let absent: Vec<_> =
-            self.admission.absent(clock::now()).iter().map(|node| node.to_string()).collect();
-        let plural = if absent.len() == 1 { "" } else { "s" };
+        let absent = self.admission.absent(clock::now());
         let absent = match absent.is_empty() {
             true => "it starts again first".to_owned(),
-            false => format!("node{plural} {} must run and connect to it", absent.join(", ")),
+            false => format!("{} must run and connect to it", named(absent)),
         };
         let otherwise = match self.admission.may_be_retired() {
             true => "Some of them do not let in the old one any more".to_owned(),
@@ -320,6 +315,13 @@ impl Leases {
 pub(crate) fn other_reach(mine: Reach, theirs: Reach) -> String {
     let (who, longer) = if mine < theirs { ("this node", theirs) } else { ("it", mine) };
     format!("{who} starts again first, with timeouts for round trips up to {:?}", longer.round_trip())
+}
+
+/// As in "node 3" and "nodes 1, 2".
+fn named(nodes: NodeSet) -> String {
+    let plural = if nodes.len() == 1 { "" } else { "s" };
+    let ids: Vec<_> = nodes.iter().map(|node| node.to_string()).collect();
+    format!("node{plural} {}", ids.join(", "))
 }
 
 fn refused(reason: &Reason, entry: &Entry) -> NodeError {
