@@ -148,9 +148,11 @@ fn what_is_on_its_way_over_slow_links_is_not_sent_again() {
 /// Batches of the dead come for each that recovers them, several times, or all at once and each late.
 #[test]
 fn what_the_dead_have_proposed_keeps_links_full() {
-    for name in ["recovers-all-at-once", "batches-again", "tells-again", "repeats-batches"] {
+    let least =
+        [("recovers-all-at-once", 15), ("batches-again", 15), ("tells-again", 12), ("repeats-batches", 12)];
+    for (name, seconds) in least {
         let pause = mutation::with(&format!("epaxos/{name}"), large_recoveries::longest_pause);
-        assert!(pause > 12 * SECOND, "{name}: {} ms", pause / MILLISECOND);
+        assert!(pause > seconds * SECOND, "{name}: {} ms", pause / MILLISECOND);
     }
 }
 
