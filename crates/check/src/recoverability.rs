@@ -219,6 +219,7 @@ mod tests {
             assert_eq!(is_violated(quorum, steps), violated, "{steps}");
         }
     }
+
     /// The first two nodes have what is chosen in a slot. Voters are as they were said in turn, each time with those
     /// that are outgoing.
     fn is_violated_in(groups: &[[&[u64]; 2]]) -> bool {

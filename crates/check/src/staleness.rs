@@ -112,6 +112,7 @@ mod tests {
             assert_eq!(holds(Staleness::Versions(versions)), fine, "{versions} versions");
         }
     }
+
     /// One key is as old as its only write, and of the other a write is missing.
     #[test]
     fn a_read_of_several_keys_may_miss_so_many_versions_of_each() {
