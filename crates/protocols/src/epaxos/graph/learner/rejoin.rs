@@ -37,7 +37,7 @@
 //!
 //! x restarts: it has recorded that it rejoins, and asks again, with a fresh number, so that an answer which was given
 //! to a life before another loss of the disk does not count. It says that it is whole, to operators too, only when the
-//! record of that is durable: whoever replaces another disk then has not one more that rejoins after a loss of power.
+//! record of that is durable: a loss of power does not make it one that rejoins, when another disk is replaced already.
 //! Another member restarts: it has its records, and nothing that it had counted. Another member is away: x waits for
 //! its answer, since only that one knows which votes of x it has counted. A group that tolerates no crash cannot decide
 //! without x, and is refused at the start ([`LearnerConfig::new`](super::LearnerConfig::new)).
@@ -91,25 +91,26 @@ pub(super) enum Standing {
 /// How far a replica is that rejoins.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rejoin {
-    /// The number of its question. Answers to another do not count.
-    question: u64,
+    /// The number of its question, fresh with each. Answers to another do not count.
+    nonce: u64,
     answered: NodeSet,
     /// What any have told that they have heard of.
     union: Frontier,
     /// Others that rejoin at the same time, and have not answered since they said so.
-    also: NodeSet,
+    others_rejoining: NodeSet,
 }
 
 impl Rejoin {
     /// Nobody has answered its question yet.
-    pub(super) fn new(question: u64) -> Rejoin {
-        Rejoin { question, answered: NodeSet::EMPTY, union: Frontier::default(), also: NodeSet::EMPTY }
+    pub(super) fn new(nonce: u64) -> Rejoin {
+        let (answered, others_rejoining) = (NodeSet::EMPTY, NodeSet::EMPTY);
+        Rejoin { nonce, answered, union: Frontier::default(), others_rejoining }
     }
 
-    /// Who of these has to answer yet, where so many disks may be lost at once.
+    /// Who of the others has to answer yet, where `f` disks may be lost at once.
     fn awaited(&self, others: NodeSet, f: usize) -> NodeSet {
-        let are_few = self.also.len() < f || mutation::active("learner/excuses-too-many");
-        let excused = if are_few { self.also } else { NodeSet::EMPTY };
+        let are_few = self.others_rejoining.len() < f || mutation::active("learner/excuses-too-many");
+        let excused = if are_few { self.others_rejoining } else { NodeSet::EMPTY };
         others.difference(self.answered).difference(excused)
     }
 }
@@ -148,7 +149,7 @@ impl Learner {
 
     /// Asks again those who have not answered, and finds out whether this replica is whole.
     pub(super) fn go_on_rejoining<M: Host>(&mut self, cx: &mut Context<'_, M>) {
-        let rejoin @ Rejoin { question, union, .. } = match self.standing {
+        let rejoin @ Rejoin { nonce, union, .. } = match self.standing {
             Standing::Rejoining(rejoin) => rejoin,
             Standing::Rejoined { durable: false, .. } => return self.await_disk(cx),
             Standing::Original | Standing::Rejoined { durable: true, .. } => return,
@@ -158,7 +159,7 @@ impl Learner {
         if has_all && union.within(&self.state.executed().prefix()) {
             return self.finish_rejoining(union, cx);
         }
-        cx.send_all(others, Message::Rejoin { life: question, union }.into());
+        cx.send_all(others, Message::Rejoin { life: nonce, union }.into());
         self.ask(cx);
     }
 
@@ -193,10 +194,10 @@ impl Learner {
         let is_other = self.config.members.without(self.me).contains(from);
         if let Standing::Rejoining(rejoin) = &mut self.standing
             && is_other
-            && rejoin.also.insert(from)
+            && rejoin.others_rejoining.insert(from)
             && !mutation::active("learner/keeps-answers")
         {
-            (rejoin.question, rejoin.answered) = (cx.random().u64(), NodeSet::EMPTY);
+            (rejoin.nonce, rejoin.answered) = (cx.random().u64(), NodeSet::EMPTY);
         }
     }
 
@@ -224,11 +225,11 @@ impl Learner {
             *durable = true;
         }
         if let Standing::Rejoining(rejoin) = &mut self.standing
-            && life == rejoin.question
+            && life == rejoin.nonce
             && self.config.members.without(self.me).contains(from)
             && rejoin.answered.insert(from)
         {
-            rejoin.also = rejoin.also.without(from);
+            rejoin.others_rejoining.remove(from);
             rejoin.union = rejoin.union.union(&known);
             self.expect_all(&known);
         }
