@@ -33,7 +33,8 @@ struct Peer {
     heard: Time,
 }
 
-/// As [`InFlight`]: nothing depends on the rest while all is small.
+/// Without `heard`, on which nothing depends while all is small: states that differ in no more are the same to the
+/// explorer.
 impl fmt::Debug for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.batches.fmt(f)

@@ -111,7 +111,7 @@ impl Replica {
             // It becomes a no-op, unless others have voted for the batch: they tell it.
             vote.value.take_if(|batch| batch.len() >= LARGE_BATCH);
         }
-        if self.learner.may_tell(to, at, vote.value.as_ref().map_or(0, Bytes::len), cx.now()) {
+        if self.learner.should_send(to, at, vote.value.as_ref().map_or(0, Bytes::len), cx.now()) {
             cx.send(to, Message::RecoverReply { instance, ballot, vote });
         }
     }

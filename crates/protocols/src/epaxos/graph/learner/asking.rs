@@ -1,7 +1,8 @@
-//! How often others are asked for what is missing, and what those who ask are told again. An answer is long: where
-//! links are full it is on its way for seconds, and more questions would bring it as often.
+//! How often others are asked for what is missing, and which large batches those who ask are sent again. An answer is
+//! long: where links are full it is on its way for seconds, and more questions would bring it as often.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::time::Duration;
 
 use quorate_blocks::ballot::Ballot;
@@ -28,8 +29,9 @@ pub struct Asking {
     unanswered: u32,
     /// When a large batch came last.
     large: Option<Time>,
-    /// When whom large batches of instances were told last, in answer to this ballot of a recovery, or as decided.
-    told: BTreeMap<(NodeId, Instance, Ballot), Time>,
+    /// When a member was last sent the large batch of an instance, in answer to a recovery in this ballot, or, in
+    /// ballot zero, as decided.
+    sent: BTreeMap<(NodeId, Instance, Ballot), Time>,
 }
 
 impl Asking {
@@ -45,17 +47,16 @@ impl Asking {
         self.large.is_some_and(|at| now.since(at) < LARGE_EXPECTED)
     }
 
-    /// Somebody is to be told a batch of so many bytes, as decided ([`Ballot::ZERO`]) or in a recovery. Whether it is
-    /// to be sent: it is not large, or cannot be on its way.
-    pub fn tell(&mut self, to: NodeId, at: (Instance, Ballot), bytes: usize, now: Time) -> bool {
+    /// Whether to send somebody a batch of so many bytes, as decided ([`Ballot::ZERO`]) or in a recovery: it is not
+    /// large, or cannot be on its way. If so, it counts as sent.
+    pub fn should_send(&mut self, to: NodeId, at: (Instance, Ballot), bytes: usize, now: Time) -> bool {
         if bytes < LARGE_BATCH || mutation::active("epaxos/tells-again") {
             return true;
         }
-        self.told.retain(|_, told| now.since(*told) < longest());
-        let is_new = !self.told.contains_key(&(to, at.0, at.1));
-        if is_new {
-            self.told.insert((to, at.0, at.1), now);
-        }
+        self.sent.retain(|_, sent| now.since(*sent) < longest());
+        let entry = self.sent.entry((to, at.0, at.1));
+        let is_new = matches!(entry, Entry::Vacant(_));
+        entry.or_insert(now);
         is_new
     }
 

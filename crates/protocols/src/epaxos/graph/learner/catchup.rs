@@ -85,8 +85,8 @@ impl Learner {
 
     /// Whether to answer somebody who recovers an instance in this ballot, with so many bytes of its batch: they are
     /// few, or cannot be on their way.
-    pub fn may_tell(&mut self, to: NodeId, at: (Instance, Ballot), bytes: usize, now: Time) -> bool {
-        self.asking.tell(to, at, bytes, now)
+    pub fn should_send(&mut self, to: NodeId, at: (Instance, Ballot), bytes: usize, now: Time) -> bool {
+        self.asking.should_send(to, at, bytes, now)
     }
 
     /// Something is missing and does not come: asks somebody who has it.
@@ -253,7 +253,7 @@ fn tell_decision<M: Host>(
 ) -> usize {
     let value = held.value();
     let bytes = value.as_ref().map_or(0, Bytes::len);
-    let brings = asking.tell(to, (instance, Ballot::ZERO), bytes, cx.now());
+    let brings = asking.should_send(to, (instance, Ballot::ZERO), bytes, cx.now());
     cx.send(to, M::commit(instance, value.filter(|_| brings), held.state.deps));
     if brings { held.bytes() } else { held.bytes() - bytes }
 }
