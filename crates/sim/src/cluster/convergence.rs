@@ -6,7 +6,7 @@ use quorate_check::Checker;
 use quorate_core::{GroupId, NodeId};
 
 use super::Cluster;
-use super::impairments::node;
+use super::impairments::{host_of, node};
 
 impl Cluster {
     /// Who is to be whole in the end: those who count then. Learners owe nothing, and neither do those who left or
@@ -18,7 +18,7 @@ impl Cluster {
             Some(group) => group.voters.union(group.outgoing),
             None => self.members,
         };
-        let hosts = members.iter().map(|node| usize::from(node.get()) - 1);
+        let hosts = members.iter().map(host_of);
         let impaired = self.impaired();
         let owing: Vec<_> = hosts.filter(|host| !impaired.contains(node(*host))).collect();
         match self.lost_links.filter(|pair| pair.iter().all(|host| !self.hosts[*host].lost)) {

@@ -6,7 +6,7 @@
 //! nodes with damaged disks included. Every member must be admitted: before, nobody has to remember anything. A disk
 //! is rolled back only where every other node durably remembers a later life of it: what nobody remembers nobody can
 //! notice. And a node that replaces its disk needs every other member until it takes part again, so nothing else is
-//! impaired or damaged meanwhile, and no links are lost.
+//! impaired meanwhile, no links are lost, and no other disk is damaged, unless several are to be replaced at once.
 //!
 //! Or a node asks in vain to replace its disk, because another member is down all the while. Then it has its own disk
 //! back, with which it must not be refused. Only in runs with this kind of fault does a new disk wait until all others
@@ -21,7 +21,7 @@ use quorate_check::{MILLISECOND, Nanos};
 use quorate_core::{Diskless, GroupId, NodeId, NodeSet};
 use quorate_runtime::ConfiguredProtocol;
 
-use super::impairments::node;
+use super::impairments::{host_of, node};
 use super::{Cluster, Event};
 use crate::faults::Kind;
 use crate::process::{ShelvedDisk, SimProcess};
@@ -35,7 +35,7 @@ impl Cluster {
     /// Members that do not take part yet, since their disks are new.
     fn newcomers(&self) -> NodeSet {
         let is_new = |node: &NodeId| {
-            let host = usize::from(node.get()) - 1;
+            let host = host_of(*node);
             let at = &self.hosts[host];
             !at.lost && !at.damaged && (!self.is_admitted(host) || self.is_rejoining(host))
         };
@@ -53,9 +53,10 @@ impl Cluster {
     fn may_lose(&self, kind: Kind, me: NodeId) -> bool {
         let newcomers = self.newcomers();
         let lost = newcomers.union(NodeSet::from_iter([me]));
-        let several = kind == Kind::SeveralReplacedDisks && 2 * lost.len() < self.members.len();
-        let know_it = newcomers.iter().all(|node| self.is_admitted(usize::from(node.get()) - 1));
-        self.is_whole() || several && know_it && self.remembers()
+        let are_few = 2 * lost.len() < self.members.len();
+        let know_it = newcomers.iter().all(|node| self.is_admitted(host_of(node)));
+        let several = kind == Kind::SeveralReplacedDisks && are_few && know_it;
+        self.remembers() && (newcomers.is_empty() || several)
     }
 
     /// Whether a node has replaced its disk and may not take part yet. While it is down nobody knows.

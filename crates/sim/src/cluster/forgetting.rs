@@ -11,7 +11,7 @@
 use quorate_core::{GROUP_MEMORY, MEMORY, NodeSet};
 
 use super::Cluster;
-use super::impairments::node;
+use super::impairments::{host_of, node};
 use crate::faults::Kind;
 use crate::process::SimProcess;
 
@@ -35,7 +35,7 @@ impl Cluster {
         }
         let gone = |at: &SimProcess| at.lost || at.damaged || at.slow;
         let apart = |host: usize| self.lost_links.is_some_and(|pair| pair.contains(&host));
-        let hosts = self.without_memory().iter().map(|node| usize::from(node.get()) - 1);
+        let hosts = self.without_memory().iter().map(host_of);
         hosts.into_iter().all(|host| gone(&self.hosts[host]) || apart(host))
     }
 

@@ -16,7 +16,7 @@ use quorate_check::{MILLISECOND, Nanos, SECOND};
 use quorate_core::{Class, NodeId, ProcessId};
 use quorate_runtime::Input;
 
-use super::impairments::node;
+use super::impairments::{host_of, node};
 use super::{Cluster, Event};
 use crate::process::{Guard, SimProcess};
 
@@ -243,7 +243,7 @@ impl Cluster {
     /// Others know another disk of a node, or a later life: the connections to what was known of it before end.
     fn end_outdated(&mut self, host: usize) {
         let Some(guard) = self.guard(host) else { return };
-        for other in guard.admission.take_outdated().iter().map(|node| usize::from(node.get()) - 1) {
+        for other in guard.admission.take_outdated().iter().map(host_of) {
             self.forget_input(host, node(other));
             for (host, other) in [(host, other), (other, host)] {
                 if let Some(guard) = self.guard(host) {

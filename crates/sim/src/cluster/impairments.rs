@@ -210,3 +210,8 @@ impl Cluster {
 pub(super) fn node(host: usize) -> NodeId {
     NodeId::new(host as u64 + 1).expect("few nodes")
 }
+
+/// The other way round: where a node is.
+pub(super) fn host_of(node: NodeId) -> usize {
+    usize::from(node.get()) - 1
+}

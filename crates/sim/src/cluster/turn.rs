@@ -8,6 +8,7 @@ use quorate_check::{Checker, MILLISECOND, Nanos, Process, Violation};
 use quorate_core::{Class, Consistency, Fact, GroupId, Instant, ProcessId, Wire, digest, mutation};
 use quorate_runtime::{Effects, Input, OutgoingFrame, Taken};
 
+use super::impairments::host_of;
 use super::{Cluster, Event, WIRE_SAMPLE};
 use crate::faults::Kind;
 use crate::process::{Life, SimClocks, SimProcess};
@@ -362,7 +363,7 @@ impl Cluster {
     pub(super) fn locate(&self, process: ProcessId) -> Option<usize> {
         match process {
             ProcessId::Replica(node) => {
-                let host = usize::from(node.get()) - 1;
+                let host = host_of(node);
                 (host < self.nodes).then_some(host)
             }
             ProcessId::Proxy(proxy) => match proxy.host() {
