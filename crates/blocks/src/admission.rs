@@ -35,8 +35,8 @@
 //! **Replacing a disk** has two phases. In the first, the new disk *waits*: it introduces itself to nobody, refuses
 //! whoever introduces itself, and nobody takes note of it. It goes on when every other voter has tried to connect to it
 //! within [`PRESENCE_TIMEOUT`], and no more than a minority replaces its disks. In the second it introduces itself as
-//! [`Stage::Replacing`]. Whoever hears that retires the old disk, durably, and only then answers. When all other voters
-//! have answered, the new disk is admitted.
+//! [`Stage::Replacing`], and names what it replaces: the disks of its node that others have told it of. Whoever hears
+//! that retires them, durably, and only then answers. When all other voters have answered, the new disk is admitted.
 //!
 //! - *The two never take part together.* The new disk's replica runs only after every other voter has durably retired
 //!   the old disk and ended its connections: from then on nobody hears the old disk, or is heard by it. Crashes and
@@ -52,6 +52,9 @@
 //! - *The second phase cannot be undone*, since nobody knows alone whether all others have answered. If another member
 //!   is lost for good then, before it has answered, neither disk is let in any more. All others have just been there
 //!   when it begins, and it takes a few round trips.
+//! - *A late introduction retires nothing that is newer.* It may come from a disk that was to replace another and was
+//!   lost itself: it does not name the disk that came after it, and is not heard. A disk that is known to nobody but a
+//!   member that read its introduction late is named as soon as that member has introduced itself.
 //!
 //! Each life of the new disk begins with the first phase. That it has begun the second one earlier it only needs to
 //! know to say so ([`may_be_retired`](Admission::may_be_retired)).
@@ -65,7 +68,7 @@
 
 // tidy: long because its rules and the argument why they are enough belong together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -403,6 +406,8 @@ pub struct Admission {
     replaces: bool,
     /// Whether another has said that it knows this disk.
     is_known: bool,
+    /// Of a disk that is to replace others: those of which it has heard, and which the memory does not have as retired.
+    lost: BTreeSet<DiskId>,
 }
 
 impl Admission {
@@ -437,6 +442,7 @@ impl Admission {
             presence: BTreeMap::new(),
             replaces: false,
             is_known: false,
+            lost: BTreeSet::new(),
         };
         admission.admit_if_enough();
         Ok(admission)
@@ -507,6 +513,16 @@ impl Admission {
         self.others().iter().filter(|node| !self.presence.get(node).is_some_and(counts)).collect()
     }
 
+    /// What another voter remembers of this node tells a disk that is to replace others which these are.
+    pub fn hear_of_own_disk(&mut self, me: Option<&PeerDisk>) {
+        let known = me.and_then(|me| me.current.as_ref());
+        let Some(known) = known.filter(|_| self.memory.stage == Stage::Replacing) else { return };
+        match known.disk == self.memory.own.disk {
+            true => self.is_known = true,
+            false => drop(self.lost.insert(known.disk)),
+        }
+    }
+
     /// Another voter is there; whether it replaces its disk, too. A disk that is to replace another does so now, if it
     /// was the last one that was missing.
     pub fn on_presence(&mut self, from: NodeId, replaces: bool, now: Time) {
@@ -514,6 +530,21 @@ impl Admission {
             self.presence.insert(from, Presence { at: now, replaces });
             // It may have to start again first, which takes longer than a round trip.
             self.replaces = self.absent(now).is_empty() && self.memory.reach <= self.reach;
+            self.name_lost();
+        }
+    }
+
+    /// A disk that replaces others remembers from now on which these are, and names them.
+    fn name_lost(&mut self) {
+        if self.waits_to_replace() || self.lost.is_empty() {
+            return;
+        }
+        let me = self.memory.peers.entry(self.me).or_default();
+        for disk in std::mem::take(&mut self.lost) {
+            if !me.retired.contains(&disk) {
+                retire(me, disk);
+                self.revision += 1;
+            }
         }
     }
 
@@ -628,9 +659,8 @@ impl Admission {
             }
             return Verdict::Stop(reason);
         }
+        self.hear_of_own_disk(said.peers.get(&self.me));
         if self.waits_to_replace() {
-            let known = said.peers.get(&self.me).and_then(|me| me.current.as_ref());
-            self.is_known |= known.is_some_and(|life| life.disk == self.memory.own.disk);
             self.hear_of_group(said);
             self.need_reach(said.reach);
             self.on_presence(from, said.stage == Stage::Replacing, now);
@@ -638,8 +668,11 @@ impl Admission {
                 return Verdict::NotYet(Reason { node: self.me, witness: from, why: Why::Waits });
             }
         }
+        self.name_lost();
         let mut peers = self.memory.peers.clone();
-        for (node, theirs) in &said.peers {
+        // Only a voter's disk is replaced.
+        let names_lost = said.stage != Stage::Replacing || self.voters.contains(from);
+        for (node, theirs) in said.peers.iter().filter(|(node, _)| names_lost || **node != from) {
             let mine = peers.entry(*node).or_default();
             merge(mine, theirs, *node == self.me);
         }
@@ -750,6 +783,11 @@ impl Admission {
                 let takes_its_place = match stage {
                     Stage::New => false,
                     Stage::Joining => !voter && !known.admitted,
+                    // It has not heard of that disk yet, or its introduction was on its way for long.
+                    Stage::Replacing if voter && !mutation::active("admission/replaces-unnamed") => {
+                        let why = Why::OtherDisk { known: current.disk, found: found.disk };
+                        return Err(Verdict::NotYet(reason(why)));
+                    }
                     Stage::Replacing => voter,
                     // Two disks of one id are never both admitted, unless one was retired.
                     Stage::Admitted => !known.admitted,

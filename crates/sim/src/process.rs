@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use quorate_blocks::admission::{Admission, DiskId, Memory, Stage};
+use quorate_blocks::admission::{Admission, DiskId, Memory, PeerDisk, Stage};
 use quorate_blocks::leases::record::LeaseRecord;
 use quorate_blocks::reach::Reach;
 use quorate_check::{Clocks, Nanos};
@@ -29,8 +29,9 @@ pub(crate) struct Entry {
     pub settings: u64,
     /// How long something binds at most that is promised under these.
     pub longest: Duration,
-    /// Whether one that replaces its disk does so without waiting until all others are there.
-    pub at_once: bool,
+    /// What the other members remember of this node, where one that replaces its disk does not have to wait for them:
+    /// they have all been there just before.
+    pub met: Vec<(NodeId, Option<PeerDisk>)>,
 }
 
 /// Which disk a node takes part with, and the connections to other nodes that depend on it.
@@ -260,7 +261,7 @@ impl SimProcess {
     }
 
     fn guard(&mut self, node: NodeId, entry: Entry, now: Time) -> Result<Guard, String> {
-        let Entry { voters, settings, longest, at_once } = entry;
+        let Entry { voters, settings, longest, met } = entry;
         let stage = match voters.contains(node) {
             true if self.asks_to_replace => Stage::Replacing,
             true => Stage::New,
@@ -271,11 +272,10 @@ impl SimProcess {
         let memory = memory.with_reach(self.least);
         let admission = Admission::start(node, memory, self.random.u64(), voters);
         let mut admission = admission.map_err(|reason| format!("it was refused before: {reason}"))?;
-        admission
-            .others()
-            .iter()
-            .filter(|_| at_once)
-            .for_each(|other| admission.on_presence(other, false, now));
+        for (other, remembered) in met {
+            admission.hear_of_own_disk(remembered.as_ref());
+            admission.on_presence(other, false, now);
+        }
         let (answers, openings, up) = (Vec::new(), Vec::new(), BTreeMap::new());
         let record = LeaseRecord::begin(self.leases.take(), settings, longest);
         let waits_until = now + record.wait();

@@ -2,7 +2,8 @@
 //!
 //! `start N DISK [join|replace|MILLISECONDS]` starts node N on a directory, with the reach of that round trip at least.
 //! `crash N` ends it, `copy A B` copies a directory, `A>B` lets node A connect to node B, `group N VERSION VOTERS
-//! [+ LEARNERS]` is what the log of node N says. `pass MILLISECONDS` lets time pass.
+//! [+ LEARNERS]` is what the log of node N says. `pass MILLISECONDS` lets time pass. `keep A` keeps the introduction that
+//! node A would send now, and `late A>B` lets it arrive at node B.
 
 // tidy: long because each rule of admission has its story.
 
@@ -15,6 +16,7 @@ struct Story {
     members: NodeSet,
     disks: BTreeMap<String, Memory>,
     running: BTreeMap<NodeId, (String, Admission)>,
+    kept: BTreeMap<NodeId, Introduction>,
     started: u64,
     now: Time,
 }
@@ -81,6 +83,23 @@ impl Story {
                 self.at(id(node)).set_group(version.parse().unwrap(), voters, all);
                 self.sync(id(node));
                 String::new()
+            }
+            ["keep", node] => {
+                let said = self.at(id(node)).introduction().expect("it introduces itself");
+                self.kept.insert(id(node), said);
+                String::new()
+            }
+            ["late", arrival] => {
+                let (from, to) = arrival.split_once('>').unwrap();
+                let (from, to, now) = (id(from), id(to), self.now);
+                let said = self.kept[&from].clone();
+                let verdict = self.at(to).hear(from, &said, now);
+                self.sync(to);
+                match verdict {
+                    Verdict::Accept { .. } => "ok".to_owned(),
+                    Verdict::Refuse(reason) => describe_refusal(from, &reason),
+                    verdict => self.describe(to, verdict),
+                }
             }
             [dial] => {
                 let (from, to) = dial.split_once('>').unwrap();
@@ -165,7 +184,7 @@ impl Story {
             Verdict::Stop(reason) => {
                 self.sync(at);
                 self.running.remove(&at);
-                format!("{at} stops: {:?}", reason.why).split(" {").next().unwrap().to_owned()
+                describe_refusal(at, &reason)
             }
             Verdict::NotYet(reason) => {
                 format!("not yet: {:?}", reason.why).split(" {").next().unwrap().to_owned()
@@ -173,6 +192,10 @@ impl Story {
             verdict => format!("{verdict:?}"),
         }
     }
+}
+
+fn describe_refusal(node: NodeId, reason: &Reason) -> String {
+    format!("{node} stops: {:?}", reason.why).split(" {").next().unwrap().to_owned()
 }
 
 /// Plays a story, and compares what comes of it with what the text says.
@@ -643,6 +666,80 @@ fn two_disks_are_replaced_at_the_same_time_though_neither_introduces_itself() {
          5>4 = ok, 5 waits for 3 of 1 2 3
          4>1 = ok, 4 waits for 3 of 2 3 5",
     );
+}
+
+#[test]
+fn a_late_introduction_of_a_lost_disk_does_not_retire_the_one_that_replaces_it() {
+    // Node 4 has an empty memory, and has heard of no other disk of node 5.
+    tell(
+        "members 1 2 3 4 5
+         start 1 a = waits for 3 of 2 3 4 5
+         start 2 b = waits for 3 of 1 3 4 5
+         start 3 c = waits for 3 of 1 2 4 5
+         start 5 e = waits for 3 of 1 2 3 4
+         5>1 = ok, 5 waits for 2 of 2 3 4
+         5>2 = ok, 5 waits for 1 of 3 4
+         5>3 = ok, 5 runs
+         keep 5
+         crash 5
+         start 4 d replace = looks for 1 2 3 5
+         start 5 f replace = looks for 1 2 3 4
+         1>4 = not yet: Waits, 1 waits for 3 of 2 3 4 5
+         2>4 = not yet: Waits, 2 waits for 3 of 1 3 4 5
+         3>4 = not yet: Waits, 3 waits for 3 of 1 2 4 5
+         5>4 = says that it waits
+         1>5 = not yet: Waits, 1 waits for 3 of 2 3 4 5
+         2>5 = not yet: Waits, 2 waits for 3 of 1 3 4 5
+         3>5 = not yet: Waits, 3 waits for 3 of 1 2 4 5
+         4>5 = ok, 4 waits for 3 of 1 2 3
+         5>4 = ok, 5 waits for 3 of 1 2 3
+         late 5>4 = 5 stops: Retired
+         5>1 = ok, 5 waits for 2 of 2 3
+         5>2 = ok, 5 waits for 1 of 3
+         5>3 = ok, 5 runs
+         5>4 = ok",
+    );
+}
+
+#[test]
+fn a_late_introduction_of_a_disk_that_was_lost_while_it_replaced_another_retires_nothing() {
+    tell(&format!(
+        "{THREE}
+         crash 3
+         keep 2
+         start 3 d replace = looks for 1 2
+         1>3 = not yet: Waits
+         late 2>3 = ok
+         keep 3
+         crash 3
+         start 3 e replace = looks for 1 2
+         1>3 = not yet: Waits
+         2>3 = ok
+         3>1 = ok, 3 waits for 1 of 2
+         3>2 = ok, 3 runs
+         late 3>1 = not yet: OtherDisk
+         1>3 = ok
+         3>1 = ok"
+    ));
+    // Node 1 has not met the second one yet, which does not know that it has met the first.
+    tell(&format!(
+        "{THREE}
+         crash 3
+         keep 2
+         start 3 d replace = looks for 1 2
+         1>3 = not yet: Waits
+         late 2>3 = ok
+         keep 3
+         crash 3
+         start 3 e replace = looks for 1 2
+         1>3 = not yet: Waits
+         2>3 = ok
+         late 3>1 = ok
+         3>1 = not yet: OtherDisk, 3 waits for 2 of 1 2
+         1>3 = ok
+         3>1 = ok, 3 waits for 1 of 2
+         3>2 = ok, 3 runs"
+    ));
 }
 
 #[test]

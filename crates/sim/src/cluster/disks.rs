@@ -10,8 +10,8 @@
 //!
 //! Or a node asks in vain to replace its disk, because another member is down all the while. Then it has its own disk
 //! back, with which it must not be refused. Only in runs with this kind of fault does a new disk wait until all others
-//! are there. In others it introduces itself at once: some have retired the lost disk while others are down, which is
-//! the harder case for all that comes after.
+//! are there. In others they count as having been there before it starts, whether they are down or not: some have
+//! retired the lost disk while others are down, which is the harder case for all that comes after.
 
 use std::sync::Arc;
 
@@ -47,15 +47,12 @@ impl Cluster {
         self.hosts[host].memory.as_ref().is_some_and(|memory| memory.stage == Stage::Admitted)
     }
 
-    /// Whether a disk may be lost now, as far as the disks of others matter. Members that rejoin must have been
-    /// admitted, so that they have heard of the disk: if not, and an introduction of its last life is late, they take
-    /// that for the newer one, and refuse the one that replaces it.
+    /// Whether a disk may be lost now, as far as the disks of others matter.
     fn may_lose(&self, kind: Kind, me: NodeId) -> bool {
         let newcomers = self.newcomers();
         let lost = newcomers.union(NodeSet::from_iter([me]));
         let are_few = 2 * lost.len() < self.members.len();
-        let know_it = newcomers.iter().all(|node| self.is_admitted(host_of(node)));
-        let several = kind == Kind::SeveralReplacedDisks && are_few && know_it;
+        let several = kind == Kind::SeveralReplacedDisks && are_few;
         self.remembers() && (newcomers.is_empty() || several)
     }
 

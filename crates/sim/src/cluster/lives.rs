@@ -1,9 +1,10 @@
 //! Lives begin and end; what outlasts them is on disk.
 
 use quorate_check::{Checker, MILLISECOND, Nanos, Process};
-use quorate_core::{Diskless, Payload, Saved, Snapshot, digest};
+use quorate_core::{Diskless, NodeId, Payload, Saved, Snapshot, digest};
 use quorate_runtime::AnyProcess;
 
+use super::impairments::{host_of, node};
 use super::{Cluster, Event, LAW_SAMPLE};
 use crate::disk::{Progress, StoredImage};
 use crate::faults::Kind;
@@ -18,9 +19,14 @@ impl Cluster {
         self.trace.mix(self.now ^ host as u64);
         let told = self.at_reach(at.reach());
         let (voters, settings, longest) = (self.members, told.settings, told.longest);
-        let at_once = !self.plan.kinds.contains(Kind::VainReplacements);
+        let meets = at.asks_to_replace && !self.plan.kinds.contains(Kind::VainReplacements);
+        let remembered = |other: NodeId| {
+            let memory = self.hosts[host_of(other)].memory.as_ref();
+            (other, memory.and_then(|memory| memory.peers.get(&node(host)).cloned()))
+        };
+        let met = voters.without(node(host)).iter().filter(|_| meets).map(remembered).collect();
         let entry =
-            Some(Entry { voters, settings, longest, at_once }).filter(|_| self.can.diskless != Diskless::All);
+            Some(Entry { voters, settings, longest, met }).filter(|_| self.can.diskless != Diskless::All);
         let configs = self.configs_of(host);
         if let Err(what) = self.hosts[host].start(self.now, configs, entry) {
             self.fail("disk", what);

@@ -32,8 +32,10 @@ caught! { "epaxos",
         with FORGETFUL, under "all,lost-nodes", at 39;
     a_dependency_that_nobody_looks_after: "learner/unknown-dependencies", under "all,lost-nodes", at 211;
     an_answer_to_a_rejoining_member_before_it_is_durable: "now/RejoinReply"
-        with RESTLESS, of 5, under "all,replaced-disks,crashes", at 202;
+        with RESTLESS, of 5, under "all,replaced-disks,crashes", at 316;
     a_disk_that_is_retired_before_all_others_are_there: "admission/replace-at-once", under "vain-replacements";
+    a_disk_that_is_retired_by_one_that_does_not_know_it: "admission/replaces-unnamed", of 5,
+        under "all,several-replaced-disks", at 137;
     a_snapshot_without_what_its_instances_touch: "learner/no-traces" with FORGETFUL, under "all,lost-nodes", at 197;
     // Execution.
     dependencies_of_the_wrong_parent: "graph/wrong-parent";
