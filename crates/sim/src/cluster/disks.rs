@@ -257,8 +257,12 @@ mod tests {
 
     #[test]
     fn a_minority_replaces_its_disks_at_the_same_time() {
-        for (nodes, runs) in [(5, 60), (7, 20)] {
-            let faults = "all,several-replaced-disks".parse().unwrap();
+        // And as real processes do it: each waits until all others are there.
+        let waiting = "all,several-replaced-disks,vain-replacements";
+        for (nodes, runs, faults) in
+            [(5, 60, "all,several-replaced-disks"), (7, 20, "all,several-replaced-disks"), (5, 12, waiting)]
+        {
+            let faults = faults.parse().unwrap();
             let options = Options { nodes, faults, runs, ..Options::default() };
             let summary = crate::sim(named("epaxos"), &options, &mut |_| {}).unwrap();
             assert!(summary.is_fine(), "{summary}");

@@ -7,6 +7,8 @@
 //! is so. The memory of disks is a file of its own on the simulated disk; a crash while it is written leaves the old
 //! one or the new one.
 //!
+//! One that is to replace its disk and waits until all others are there says nothing of itself in its `Hello`.
+//!
 //! A node that is refused must have a disk that was [damaged](super::disks); it never starts again. A node whose disk
 //! is as it left it must not be refused.
 
@@ -33,7 +35,8 @@ pub(crate) struct Handshake {
     met: u64,
     /// The epoch of the receiver's life that it answers.
     answers: Option<u64>,
-    said: Introduction,
+    /// None of one that is to replace its disk, and waits until all others are there.
+    said: Option<Introduction>,
     /// A digest of the sender's settings.
     settings: u64,
 }
@@ -178,8 +181,10 @@ impl Cluster {
     fn post_handshake(&mut self, step: Step, host: usize, to: usize, answers: Option<u64>) {
         let epoch = self.hosts[host].epoch;
         let Some(guard) = self.guard(host) else { return };
-        // One that is to replace its disk says nothing before all others have been there.
-        let (Some(said), settings) = (guard.admission.introduction(), guard.settings) else { return };
+        let (said, settings) = (guard.admission.introduction(), guard.settings);
+        if said.is_none() && step != Step::Hello {
+            return;
+        }
         let size = || 64;
         let [first, second] = self.network.send((host, to), Class::Urgent, self.now, size, &mut self.counts);
         let met = self.hosts[to].epoch;
@@ -212,8 +217,12 @@ impl Cluster {
         let Some(guard) = self.guard(host).filter(|guard| !is_stale && listens(guard)) else {
             return;
         };
-        let replaced = guard.disk_of(node(from)).filter(|known| *known != message.said.life.disk);
-        let verdict = guard.admission.hear(node(from), &message.said, now);
+        let Some(said) = &message.said else {
+            guard.admission.on_presence(node(from), true, now);
+            return self.remember(host);
+        };
+        let replaced = guard.disk_of(node(from)).filter(|known| *known != said.life.disk);
+        let verdict = guard.admission.hear(node(from), said, now);
         let accepted = matches!(verdict, Verdict::Accept { .. });
         match (message.step, &verdict) {
             (Step::Hello, Verdict::Accept { after }) => guard.answers.push((from, epoch, *after)),
@@ -222,7 +231,7 @@ impl Cluster {
         }
         self.trace.mix(self.now ^ (host as u64) << 8 ^ from as u64);
         self.trace.line(self.now, &self.hosts[host], || {
-            let (step, life) = (message.step, &message.said.life);
+            let (step, life) = (message.step, &said.life);
             format!("<- {:?} {step:?} of disk {} in life {}: {verdict:?}", node(from), life.disk, life.life)
         });
         if accepted && replaced.is_some() {
