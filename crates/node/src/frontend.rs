@@ -118,6 +118,8 @@ pub struct SessionContext<'a> {
     pub under_way: usize,
     /// How many may be.
     pub limit: usize,
+    /// The last slot that this client was told of.
+    pub seen: u64,
     /// For what commands show or change of the process.
     pub node: &'a dyn NodeView,
 }

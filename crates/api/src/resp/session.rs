@@ -65,6 +65,8 @@ pub(super) struct State {
     pub(super) identity: Option<Identity>,
     /// Where its reads are served.
     pub(super) read_mode: ReadMode,
+    /// They were served elsewhere before: what it was told then the node's own state may not show yet.
+    pub(super) knows_more: bool,
     /// What was queued since MULTI.
     pub(super) queue: Option<Box<Queue>>,
     /// What the next EXEC depends on.
@@ -187,6 +189,7 @@ impl Session {
                 resp3: false,
                 identity: None,
                 read_mode,
+                knows_more: false,
                 queue: None,
                 watch: Watch::default(),
                 undecided: None,
@@ -534,7 +537,7 @@ impl Session {
         let is_shown = (is_backup || users::are_changed_by(decoded)) && context.node.has_total_order();
         let is_free = access == Access::Read && !misses_nothing;
         if is_free
-            && matches!(mode, ReadMode::Sequential | ReadMode::Local)
+            && self.reads_own_state(context)
             && let Some(reply) = context.node.read(&command)
         {
             return self.settle(ticket, Outcome::Done(reply), shared, context);
@@ -554,6 +557,19 @@ impl Session {
             _ if is_shown => context.ask_shown(ticket, request),
             ReadMode::Linearizable | ReadMode::Local | ReadMode::Bounded(_) => context.ask(ticket, request),
         }
+    }
+
+    /// Whether the node's own state answers reads: it is to show all that the connection was told of, or to be read as
+    /// it is.
+    fn reads_own_state(&mut self, context: &SessionContext<'_>) -> bool {
+        let state = &mut self.state;
+        match state.read_mode {
+            ReadMode::Linearizable | ReadMode::Bounded(_) => return false,
+            ReadMode::Local => return true,
+            ReadMode::Sequential => {}
+        }
+        state.knows_more = state.knows_more && context.seen > context.node.applied();
+        !state.knows_more
     }
 
     fn enqueue(

@@ -30,6 +30,8 @@ pub struct Node {
     connections: u64,
     /// Whether its own state tells who the users are.
     pub knows_users: bool,
+    /// The last slot that its own state shows, if it has one.
+    pub applied: Option<u64>,
     /// The time that sessions are told, in nanoseconds.
     pub now: u64,
     /// How many requests were denied.
@@ -51,11 +53,14 @@ pub struct Connection {
     /// How many turns they have had.
     pub turns: usize,
     backlog: bool,
+    /// The last slot that it was told of.
+    pub seen: u64,
 }
 
 struct View<'a> {
     store: &'a Store,
     knows_users: bool,
+    applied: Option<u64>,
     denials: &'a Cell<usize>,
     known_levels: &'a Option<BTreeMap<NodeId, FeatureLevel>>,
 }
@@ -69,13 +74,13 @@ impl NodeView for View<'_> {
         Some(self.store.read_encoded(&command).into_bytes())
     }
     fn has_state(&self) -> bool {
-        false
+        self.applied.is_some()
     }
     fn has_total_order(&self) -> bool {
         true
     }
     fn applied(&self) -> u64 {
-        9
+        self.applied.unwrap_or(9)
     }
     fn status(&self) -> Status {
         let peer = PeerStatus { node: NodeId::new(2).unwrap(), lag: 3, heard_ms: Some(4) };
@@ -152,6 +157,7 @@ impl Node {
             unordered: false,
             connections: 0,
             knows_users: true,
+            applied: None,
             now: 1,
             denials,
             known_levels: None,
@@ -174,9 +180,11 @@ impl Node {
             resumed: &mut resumed,
             under_way: 0,
             limit: UNDER_WAY,
+            seen: 0,
             node: &View {
                 store: &self.store,
                 knows_users: self.knows_users,
+                applied: self.applied,
                 denials: &self.denials,
                 known_levels: &self.known_levels,
             },
@@ -192,6 +200,7 @@ impl Node {
             resumed: VecDeque::new(),
             turns: 0,
             backlog: false,
+            seen: 0,
         }
     }
 
@@ -276,9 +285,11 @@ impl Node {
             resumed: &mut resumed,
             under_way: connection.asked.len() + connection.resumed.len(),
             limit: UNDER_WAY,
+            seen: connection.seen,
             node: &View {
                 store: &self.store,
                 knows_users: self.knows_users,
+                applied: self.applied,
                 denials: &self.denials,
                 known_levels: &self.known_levels,
             },

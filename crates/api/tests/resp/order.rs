@@ -135,6 +135,24 @@ fn what_an_earlier_watch_finds_is_of_no_use_to_a_later_one() {
 }
 
 #[test]
+fn who_begins_to_read_sequentially_is_shown_what_it_was_told_of_before() {
+    let mut node = Node::new();
+    let mut connection = node.connect();
+    node.ask(&mut connection, b"SET k 1\r\n");
+    // The write was executed in slot 8, and this node's own state lags.
+    (node.applied, connection.seen) = (Some(7), 8);
+    node.send(&mut connection, b"CLIENT READMODE sequential\r\nGET k\r\n");
+    assert_eq!((connection.written().as_str(), connection.asked.len()), ("+OK\r\n", 1), "the group is asked");
+    assert_eq!(node.settle(&mut connection), b"$1\r\n1\r\n");
+    node.send(&mut connection, b"GET k\r\n");
+    assert_eq!(connection.asked.len(), 1, "it still lags");
+    node.settle(&mut connection);
+    node.applied = Some(8);
+    node.send(&mut connection, b"GET k\r\n");
+    assert_eq!((connection.written().as_str(), connection.asked.len()), ("$1\r\n1\r\n", 0));
+}
+
+#[test]
 fn a_session_stops_reading_while_too_much_is_under_way() {
     let mut node = Node::new();
     let mut connection = node.connect();

@@ -99,6 +99,7 @@ impl<F: Frontend> Clients<F> {
                 resumed: &mut self.resumed,
                 under_way: 0,
                 limit: self.limits.client_requests,
+                seen: 0,
                 node,
             };
             let session = self.frontend.open(number, Some(from), &mut context);

@@ -428,6 +428,7 @@ impl<F: Frontend> Clients<F> {
             resumed: &mut self.resumed,
             under_way: connection.under_way,
             limit: self.limits.client_requests,
+            seen: connection.seen,
             node,
         };
         call(&mut self.frontend, &mut connection.session, &mut connection.input, &mut context);
@@ -459,6 +460,7 @@ impl<F: Frontend> Clients<F> {
                 resumed: &mut self.resumed,
                 under_way: connection.under_way,
                 limit: self.limits.client_requests,
+                seen: connection.seen,
                 node,
             };
             let outcome = Outcome::Failed(Failure::Overloaded);

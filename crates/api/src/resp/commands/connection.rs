@@ -81,7 +81,7 @@ fn read_mode(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
                         .into(),
                 );
             }
-            call.state.read_mode = mode;
+            (call.state.read_mode, call.state.knows_more) = (mode, true);
             call.reply.ok();
         }
         _ => return Err(call.wrong_arity()),
@@ -187,7 +187,7 @@ fn reset(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     call.state.watch.forget();
     call.state.resp3 = false;
     call.state.identity = None;
-    call.state.read_mode = call.shared.limits.read_mode;
+    (call.state.read_mode, call.state.knows_more) = (call.shared.limits.read_mode, true);
     let client = client(call);
     *client = Client { opened: client.opened, ..Client::default() };
     call.reply.resp3 = false;
