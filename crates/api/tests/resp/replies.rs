@@ -293,6 +293,10 @@ fn the_connection() {
         ("LPUSH l 1", "-ERR unknown command 'LPUSH', with args beginning with: 'l' '1' ¶"),
         ("RESET", "+RESET¶"),
         ("CLIENT GETNAME", "$-1¶"),
+        (
+            "CLIENT INFO",
+            "$89¶id=1 addr=10.0.0.9:40000 name= age=0 flags=N db=0 user=default lib-name= lib-ver= resp=2\n¶",
+        ),
     ]);
 }
 

@@ -189,7 +189,7 @@ fn reset(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     call.state.identity = None;
     (call.state.read_mode, call.state.knows_more) = (call.shared.limits.read_mode, true);
     let client = client(call);
-    *client = Client { opened: client.opened, ..Client::default() };
+    *client = Client { opened: client.opened, from: client.from, ..Client::default() };
     call.reply.resp3 = false;
     call.reply.simple("RESET");
     Ok(Step::Answered)
