@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_core::{
-    Access, Class, Context, Failure, Instant, Machine, Manage, Mark, NodeId, Outbox, Outcome, ProcessId,
-    Proxy, ProxyId, Random, Release, Request, RequestId, Saved, Time, Wall, Wire, wire_enum,
+    Access, Answered, Class, Context, Failure, Instant, Machine, Manage, Mark, NodeId, NodeSet, Outbox,
+    Outcome, ProcessId, Proxy, ProxyId, Random, Release, Request, RequestId, Saved, Time, Wall, Wire,
+    wire_enum,
 };
 use quorate_store::{Command, CommandError, Condition, Expiry, Reply};
 
@@ -498,5 +499,23 @@ fn almost_local_reads_name_a_write_that_is_sent_behind_them_for_the_first_time()
     assert_eq!(
         texts(sent(&mut pair)),
         ["1 reads, writes [], behind Some(2)", "0 reads, writes [2, 3], behind None"]
+    );
+}
+
+/// By that slot a node knows when its own state shows what the read has shown: before it freezes a backup, say.
+#[test]
+fn a_read_of_a_majority_is_answered_with_the_last_slot_that_it_shows() {
+    let mut pair = Pair::with(|config| config.majority = Some(Rinse::NEVER));
+    pair.ask(1, Access::Read);
+    pair.step(|proxy, cx| proxy.on_batch_end(cx));
+    let Say::Client(message) = pair.out.messages.pop().expect("the question").message;
+    let Message::Query { nonce, reads } = message else { panic!("{message:?} is no question") };
+    let (voters, reply) = ([NodeId::new(1).expect("an id")].into_iter().collect(), Bytes::from_static(b"v"));
+    let seen = ReadObservation { applied: 5, accepted: 0, reply: Some(reply.clone()) };
+    let reads = vec![(reads[0].0, seen)];
+    pair.answer(Message::Seen { nonce, voters, outgoing: NodeSet::EMPTY, reads });
+    assert_eq!(
+        pair.out.replies,
+        [Answered { request: RequestId(1), outcome: Outcome::Done(reply), slot: 5 }]
     );
 }

@@ -82,8 +82,8 @@ enum Judgement {
     Few,
     /// A write is under way.
     Open,
-    /// The store's reply, which the client may be told.
-    Reply(Bytes),
+    /// The store's reply, which the client may be told, and the last slot that it shows.
+    Reply(Bytes, u64),
     /// A clock has a say in it, or it takes replicas that the proxy does not know.
     Leader,
 }
@@ -105,7 +105,7 @@ fn judge(members: NodeSet, observations: &Observations) -> Judgement {
     let open = observations.values().any(|(seen, _)| seen.accepted > furthest.applied);
     match furthest.reply {
         _ if open && !mutation::active("pqr/accepted-ignored") => Judgement::Open,
-        Some(reply) => Judgement::Reply(reply),
+        Some(reply) => Judgement::Reply(reply, furthest.applied),
         None => Judgement::Leader,
     }
 }
@@ -192,9 +192,9 @@ impl<M: Embeds> SessionClient<M> {
                     self.majority.forget(id);
                     self.ask_leader(call);
                 }
-                Judgement::Reply(reply) => {
+                Judgement::Reply(reply, applied) => {
                     self.majority.forget(id);
-                    self.answered(call, reply, (0, 0), cx);
+                    self.answered(call, reply, (0, applied), cx);
                 }
             }
         }
@@ -271,7 +271,10 @@ mod tests {
                 Judgement::Few => "few".to_owned(),
                 Judgement::Open => "open".to_owned(),
                 Judgement::Leader => "leader".to_owned(),
-                Judgement::Reply(reply) => String::from_utf8(reply.to_vec()).unwrap(),
+                Judgement::Reply(reply, applied) => {
+                    assert_eq!(reply, applied.to_string(), "{line}");
+                    applied.to_string()
+                }
             };
             assert_eq!(found, expected.trim(), "{line}");
         }
