@@ -82,6 +82,7 @@ pub(super) struct Before {
     pub(super) resp3: bool,
     pub(super) client: Client,
     pub(super) identity: Option<Identity>,
+    pub(super) read_mode: ReadMode,
 }
 
 /// A transaction before EXEC.
@@ -363,6 +364,7 @@ impl Session {
             {
                 self.state.resp3 = before.resp3;
                 self.state.identity = before.identity;
+                self.state.read_mode = before.read_mode;
                 shared.clients.insert(self.state.connection, before.client);
             }
             let mut writer = Writer { out: context.output, resp3: ask.resp3 };

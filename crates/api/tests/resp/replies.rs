@@ -247,6 +247,23 @@ fn exec_fails_if_what_was_watched_has_changed_in_between() {
 }
 
 #[test]
+fn a_transaction_that_fails_changes_nothing_of_its_connection() {
+    let mut node = Node::new();
+    node.applied = Some(9);
+    let (mut one, mut other) = (node.connect(), node.connect());
+    node.ask(&mut one, b"WATCH k\r\n");
+    node.ask(&mut other, b"SET k 1\r\n");
+    let exec = "MULTI\r\nCLIENT READMODE local\r\nCLIENT SETNAME me\r\nSET k 2\r\nEXEC\r\n";
+    let queued = "+QUEUED\r\n".repeat(3);
+    assert_eq!(node.ask(&mut one, exec.as_bytes()), format!("+OK\r\n{queued}*-1\r\n"));
+    let left = node.ask(&mut one, b"CLIENT READMODE\r\nCLIENT GETNAME\r\n");
+    assert_eq!(left, "$12\r\nlinearizable\r\n$-1\r\n");
+    node.ask(&mut one, exec.as_bytes());
+    let left = node.ask(&mut one, b"CLIENT READMODE\r\nCLIENT GETNAME\r\n");
+    assert_eq!(left, "$5\r\nlocal\r\n$2\r\nme\r\n");
+}
+
+#[test]
 fn the_connection() {
     conversation(&[
         ("PING", "+PONG¶"),

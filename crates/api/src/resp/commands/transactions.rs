@@ -93,7 +93,8 @@ fn exec(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
         return Err("EXECABORT Transaction discarded because of previous errors.".into());
     }
     let identity = call.state.identity.clone();
-    let before = Before { resp3: call.state.resp3, client: client(call).clone(), identity };
+    let (resp3, read_mode) = (call.state.resp3, call.state.read_mode);
+    let before = Before { resp3, client: client(call).clone(), identity, read_mode };
     let (mut commands, mut parts) = (Vec::new(), Vec::with_capacity(queue.commands.len()));
     for Queued { spec, frame, words } in &queue.commands {
         let mut out = Output::default();
@@ -138,7 +139,9 @@ fn exec(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
         }
         return Ok(Step::Answered);
     }
-    let is_changed = before.resp3 != call.state.resp3 || before.client != *client(call);
+    let is_changed = before.resp3 != call.state.resp3
+        || before.client != *client(call)
+        || before.read_mode != call.state.read_mode;
     if is_changed && !watched.is_empty() {
         call.state.undecided = Some(Box::new(before));
     }
