@@ -220,7 +220,7 @@ pub trait NodeView {
         None
     }
     /// Whether the node's own state tells who the users are: not that of a proxy alone, nor of a node that was not in
-    /// the group and has got nothing of its state yet.
+    /// the group and has got nothing of its state yet, nor of one that has lost its disk and rejoins.
     fn knows_users(&self) -> bool {
         true
     }

@@ -11,6 +11,7 @@ use tracing::warn;
 use crate::clock;
 use crate::directory::{self, Standing};
 use crate::frontend::{Contact, NodeView};
+use crate::guard::Guard;
 use crate::log_rate::LogRateLimiter;
 use crate::machines::Machines;
 use crate::metrics::Metrics;
@@ -143,13 +144,13 @@ impl NodeView for View<'_> {
     }
 
     fn knows_users(&self) -> bool {
-        self.machines.has_replica()
-            && match self.machines.directory.standing() {
-                Standing::Voter => true,
-                Standing::Learner | Standing::Joining | Standing::Left | Standing::Client => {
-                    self.applied() > 0
-                }
-            }
+        // The status takes a while: it is looked at where it matters.
+        let replaces = self.transport.guard().is_some_and(Guard::replaces);
+        let now = || {
+            let status = self.machines.status();
+            (status.role, status.applied)
+        };
+        self.machines.has_replica() && tell_users(self.machines.directory.standing(), replaces, now)
     }
 
     fn note_denial(&self, reason: &'static str, user: &str, command: &'static str) {
@@ -157,5 +158,34 @@ impl NodeView for View<'_> {
         if let Some(unsaid) = self.constants.denials.borrow_mut().ask(reason, clock::now()) {
             warn!(user, command, unsaid, "denied a client's request: {reason}");
         }
+    }
+}
+
+/// Whether the state of a replica tells who the users are. One that was not in the group, or whose disk was lost,
+/// begins with nothing, and in that everybody may do everything. `now`: its role, and what it has executed.
+fn tell_users(standing: Standing, replaces: bool, now: impl Fn() -> (&'static str, u64)) -> bool {
+    match standing {
+        Standing::Voter => !replaces || now().0 != REJOINING,
+        Standing::Learner | Standing::Joining | Standing::Left | Standing::Client => now().1 > 0,
+    }
+}
+
+/// The role of a replica whose disk was lost, until it has everything again.
+const REJOINING: &str = "rejoining";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_that_began_with_nothing_does_not_tell_who_the_users_are() {
+        let told = |standing, replaces, role, applied| tell_users(standing, replaces, || (role, applied));
+        assert!(told(Standing::Voter, false, "follower", 0), "a new group, or one that was down");
+        assert!(!told(Standing::Voter, true, "rejoining", 0));
+        assert!(!told(Standing::Voter, true, "rejoining", 7), "as far as it has come");
+        assert!(told(Standing::Voter, true, "replica", 9));
+        assert!(
+            !told(Standing::Learner, false, "learner", 0) && told(Standing::Learner, false, "learner", 1)
+        );
     }
 }
