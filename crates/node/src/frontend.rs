@@ -224,6 +224,11 @@ pub trait NodeView {
     fn knows_users(&self) -> bool {
         true
     }
+    /// Whether that state may be far behind since the process started, as that of a node that joins: it tells nothing
+    /// about users before the group has.
+    fn catches_up(&self) -> bool {
+        false
+    }
     /// A request was denied, for this reason, to this user. Counted, and logged now and then.
     fn note_denial(&self, _reason: &'static str, _user: &str, _command: &'static str) {}
 }

@@ -153,6 +153,10 @@ impl NodeView for View<'_> {
         self.machines.has_replica() && tell_users(self.machines.directory.standing(), replaces, now)
     }
 
+    fn catches_up(&self) -> bool {
+        self.machines.directory.standing() != Standing::Voter
+    }
+
     fn note_denial(&self, reason: &'static str, user: &str, command: &'static str) {
         self.constants.metrics.requests_denied_total.one();
         if let Some(unsaid) = self.constants.denials.borrow_mut().ask(reason, clock::now()) {

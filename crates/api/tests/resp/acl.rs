@@ -426,6 +426,33 @@ fn a_process_without_a_state_asks_the_group_who_the_users_are() {
 }
 
 #[test]
+fn a_node_that_catches_up_asks_the_group_until_its_state_has_come_as_far() {
+    let mut group = Node::new();
+    let mut op = group.connect();
+    ask(&mut group, &mut op, "ACL SETUSER root on >pw ~* +@all");
+    ask(&mut group, &mut op, "ACL SETUSER default off");
+    // Its state has nothing of that yet: there everybody may do everything.
+    let mut joining = Node::new();
+    joining.catches_up = true;
+    let mut connection = joining.connect();
+    joining.send(&mut connection, b"SET k v\r\n");
+    let (ticket, request) = connection.asked.pop_front().unwrap();
+    assert_eq!(Command::from_bytes(request.command.clone()), Ok(Command::Users));
+    let outcome = group.execute(&request);
+    joining.end(&mut connection, ticket, outcome);
+    assert_eq!(String::from_utf8(joining.settle(&mut connection)).unwrap(), NOAUTH);
+    // What the group has told gets old; the state that has come as far does not.
+    joining.now += 1_000_000_001;
+    joining.send(&mut connection, b"SET k v\r\n");
+    let (ticket, request) = connection.asked.pop_front().unwrap();
+    joining.end(&mut connection, ticket, group.execute(&request));
+    joining.settle(&mut connection);
+    std::mem::swap(&mut joining.store, &mut group.store);
+    joining.now += 1_000_000_001;
+    assert_eq!(ask(&mut joining, &mut connection, "SET k v"), NOAUTH);
+}
+
+#[test]
 fn a_new_cluster_begins_with_the_users_of_the_file_before_it_serves() {
     let users = parse_users("user default off\nuser root on >first ~* +@all").unwrap();
     let mut node = Node::with(Limits { first_users: Some(users), ..Limits::default() });

@@ -30,6 +30,8 @@ pub struct Node {
     connections: u64,
     /// Whether its own state tells who the users are.
     pub knows_users: bool,
+    /// Whether that state may be far behind.
+    pub catches_up: bool,
     /// The last slot that its own state shows, if it has one.
     pub applied: Option<u64>,
     /// The time that sessions are told, in nanoseconds.
@@ -60,6 +62,7 @@ pub struct Connection {
 struct View<'a> {
     store: &'a Store,
     knows_users: bool,
+    catches_up: bool,
     applied: Option<u64>,
     denials: &'a Cell<usize>,
     known_levels: &'a Option<BTreeMap<NodeId, FeatureLevel>>,
@@ -137,6 +140,9 @@ impl NodeView for View<'_> {
     fn knows_users(&self) -> bool {
         self.knows_users
     }
+    fn catches_up(&self) -> bool {
+        self.catches_up
+    }
     fn note_denial(&self, _: &'static str, _: &str, _: &'static str) {
         self.denials.set(self.denials.get() + 1);
     }
@@ -157,6 +163,7 @@ impl Node {
             unordered: false,
             connections: 0,
             knows_users: true,
+            catches_up: false,
             applied: None,
             now: 1,
             denials,
@@ -184,6 +191,7 @@ impl Node {
             node: &View {
                 store: &self.store,
                 knows_users: self.knows_users,
+                catches_up: self.catches_up,
                 applied: self.applied,
                 denials: &self.denials,
                 known_levels: &self.known_levels,
@@ -289,6 +297,7 @@ impl Node {
             node: &View {
                 store: &self.store,
                 knows_users: self.knows_users,
+                catches_up: self.catches_up,
                 applied: self.applied,
                 denials: &self.denials,
                 known_levels: &self.known_levels,

@@ -152,7 +152,7 @@ impl Acl {
         let own = node.knows_users().then(|| read(&Command::UserChanges)).flatten();
         // A state that has yet to come as far as what the group has told does not count.
         let Some(Reply::Integer(changes)) = own else { return self.knows = false };
-        self.knows |= changes as u64 >= self.changes;
+        self.knows |= changes as u64 >= self.changes && (self.told.is_some() || !node.catches_up());
         if self.knows
             && changes as u64 != self.changes
             && let Some(Reply::Users { changes, users }) = read(&Command::Users)
