@@ -194,7 +194,13 @@ impl Handle {
     }
 
     pub(super) fn reserve(&self, len: u64) -> Result<(), Failure> {
-        self.file.reserve(len).map_err(|error| self.failure("reserve space for", error))
+        loop {
+            match self.file.reserve(len) {
+                // A signal, such as SIGHUP, has come to this very thread.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                reserved => return reserved.map_err(|error| self.failure("reserve space for", error)),
+            }
+        }
     }
 
     pub(super) fn truncate(&self, len: u64) -> Result<(), Failure> {

@@ -127,6 +127,21 @@ fn writes_that_the_system_cuts_short_are_finished() {
 }
 
 #[test]
+fn a_signal_that_comes_while_space_is_taken_stops_nothing() {
+    let memory = Memory::new(1);
+    let mut random = Random::new(1);
+    let mut replica = Replica::open(&memory, &options(), &Remains::none()).unwrap();
+    let segments = memory.names().len();
+    for _ in 0..50 {
+        memory.fail(Faults { interrupts: 2, ..Faults::default() });
+        replica.append(&draw_group(&mut random)).unwrap();
+    }
+    assert!(memory.names().len() > segments, "further segments were made");
+    let left = memory.after_power_loss(&mut random);
+    Replica::open(&left, &options(), &replica.remains()).unwrap();
+}
+
+#[test]
 fn a_snapshot_that_reads_back_differently_stops_the_log_with_everything_in_it() {
     for seed in 0..200 {
         let memory = Memory::new(seed);

@@ -35,6 +35,8 @@ pub(super) struct Faults {
     pub(super) largest: Option<u64>,
     /// So many more syncs succeed; one that fails drops what it should have written, as real systems do.
     pub(super) syncs: Option<u64>,
+    /// So many times more that space is taken, a signal interrupts it.
+    pub(super) interrupts: u32,
     /// Writes are cut short.
     pub(super) short: bool,
     /// What is read back from the disk differs in one bit from what was written.
@@ -364,6 +366,10 @@ impl File for MemoryFile {
     /// A full disk that does not say so here says it when the file is written.
     fn reserve(&self, len: u64) -> io::Result<()> {
         let mut state = self.memory.state();
+        if let Some(left) = state.faults.interrupts.checked_sub(1) {
+            state.faults.interrupts = left;
+            return Err(io::ErrorKind::Interrupted.into());
+        }
         if state.faults.full || state.faults.largest.is_some_and(|largest| len > largest) {
             return Err(io::ErrorKind::StorageFull.into());
         }
