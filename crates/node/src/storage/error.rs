@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use quorate_core::{FeatureLevel, NodeId};
+use rustix::io::Errno;
 use thiserror::Error;
 
 /// The system failed to read or write a file. For a log that runs this is final: after a failed write or sync
@@ -59,6 +60,24 @@ fn advice(doing: &str, source: &io::Error, path: &std::path::Path) -> String {
         }
         _ if doing == super::MAKE => {
             format!("; {home} does not take new directories: choose another --data-dir")
+        }
+        io::ErrorKind::NotFound => format!(
+            "; somebody took it away, or the volume of {home} is not mounted: put back {home} as it was, then start \
+             the node again"
+        ),
+        io::ErrorKind::FileTooLarge => {
+            "; this process may not make files as large: raise that limit (ulimit -f), then \
+             start the node again: nothing is lost"
+                .to_owned()
+        }
+        io::ErrorKind::WouldBlock => {
+            "; this process may not have more threads: raise that limit (ulimit -u, or that of \
+             its control group), then start the node again: nothing is lost"
+                .to_owned()
+        }
+        _ if matches!(Errno::from_io_error(source), Some(Errno::MFILE | Errno::NFILE)) => {
+            "; raise the limit on open files (ulimit -n), then start the node again: nothing is lost"
+                .to_owned()
         }
         _ => {
             "; look for disk errors in the kernel log; if the disk is sound, start the node again".to_owned()

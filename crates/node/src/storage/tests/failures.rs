@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use rustix::io::Errno;
+
 use super::memory::Faults;
 use super::*;
 
@@ -395,4 +397,24 @@ fn a_log_that_is_dropped_writes_what_it_was_given_and_vouches_for_it() {
     });
     let again = find(&Dir::new(Path::new("/data"), Arc::new(left)), &options(), 7, false);
     assert!(matches!(again, Err(StorageError::Corrupt { .. })));
+}
+
+#[test]
+fn a_failure_says_what_to_do_about_its_cause() {
+    let said = |errno: Errno| Failure::new("open", "/data/wal-1", errno.into()).to_string();
+    for (errno, part) in [
+        (Errno::NOENT, "put back /data as it was"),
+        (Errno::FBIG, "ulimit -f"),
+        (Errno::AGAIN, "ulimit -u"),
+        (Errno::MFILE, "ulimit -n"),
+        (Errno::NFILE, "ulimit -n"),
+        (Errno::ACCESS, "let this user read and write /data"),
+        (Errno::ROFS, "remount the file system of /data"),
+        (Errno::DQUOT, "free space on the file system of /data"),
+        (Errno::IO, "look for disk errors in the kernel log"),
+    ] {
+        let said = said(errno);
+        assert!(said.contains(part), "{said}");
+        assert_eq!(said.contains("disk errors"), errno == Errno::IO, "{said}");
+    }
 }
