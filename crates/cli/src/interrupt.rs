@@ -1,9 +1,10 @@
-//! Ctrl-C during something that measures: it ends with what it has measured so far. A second one ends the process.
+//! Signals that do not simply end the process. Ctrl-C during something that measures: it ends with what it has measured
+//! so far; a second one ends the process. A file that may not become larger: its write fails.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 
 use crate::failure::Failure;
@@ -21,4 +22,11 @@ pub fn flag() -> Result<Arc<AtomicBool>, Failure> {
             .map_err(|error| Failure::failed(format!("cannot handle signals: {error}")))?;
     }
     Ok(stop)
+}
+
+/// From now on, a write beyond the limit on the size of files (`ulimit -f`) fails as any other does, so that whoever
+/// writes can say so and clean up. Otherwise the system ends the process without a word.
+pub fn let_large_writes_fail() {
+    // Where there can be no handler, it is as it was.
+    let _ = flag::register(SIGXFSZ, Arc::default());
 }

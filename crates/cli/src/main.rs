@@ -39,6 +39,7 @@ use failure::{Failure, say};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    interrupt::let_large_writes_fail();
     // clap prints help and usage errors itself, and exits with 0 or 2.
     let result = match args::parse().command {
         Command::Up(args) => up::up(args),

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
+use quorate_core::Random;
 use support::{Cluster, Connection, Node, Resp, wait_for};
 
 /// The exit code, the output, and what was said on the standard error.
@@ -282,6 +283,27 @@ fn what_cannot_be_backed_up_or_restored_is_refused_with_the_reason_and_leaves_no
     let left: Vec<_> =
         std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(left.iter().all(|name| !name.to_string_lossy().starts_with(".quorate")), "{left:?}");
+}
+
+#[test]
+fn a_backup_beyond_the_limit_on_the_size_of_files_fails_in_words_and_leaves_nothing() {
+    let cluster = Cluster::start(1, "unreplicated");
+    let node = &cluster.nodes[0].resp;
+    let mut connection = Connection::open(node).unwrap();
+    let mut random = Random::new(1);
+    let value: Vec<u8> = (0..100_000).map(|_| random.u64() as u8).collect();
+    connection.call(&[b"SET", b"k", &value]).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    for command in ["backup", "export"] {
+        let mut limited = Command::new("sh");
+        limited.args(["-c", "ulimit -f 20 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_quorate"), command]);
+        limited.args(["--endpoints", node, "--out"]).arg(directory.path().join("file"));
+        let output = limited.stdin(Stdio::null()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{command}: {said}");
+        assert!(said.contains("File too large"), "{command}: {said}");
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "{command}");
+    }
 }
 
 #[test]

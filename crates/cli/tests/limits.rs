@@ -290,3 +290,19 @@ fn a_full_disk_stops_the_node_in_words_and_room_brings_everything_back() {
     }
     node.kill();
 }
+
+#[test]
+fn a_limit_on_the_size_of_files_stops_the_node_in_words_and_loses_nothing() {
+    let mut cluster = one(&[]);
+    let node = &mut cluster.nodes[0];
+    let mut connection = Connection::open(&node.resp).unwrap();
+    assert_eq!(connection.call(&[b"SET", b"k", b"v"]).unwrap(), ok());
+    node.bound_files(4096);
+    while connection.call(&[b"SET", b"other", b"v"]).is_ok() {}
+    assert_eq!(node.wait_for_end(), Some(1), "{}", node.said());
+    node.wait_for_line(&["File too large", "ulimit -f", "nothing is lost"]);
+    node.start();
+    node.wait_until_serving();
+    let mut connection = Connection::open(&node.resp).unwrap();
+    assert_eq!(connection.call(&[b"GET", b"k"]).unwrap(), Resp::Bulk(b"v".to_vec()));
+}

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use quorate_bench::Ports;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 
 /// No single wait in these tests takes longer, on any machine; running into it fails the test.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -310,8 +310,17 @@ impl Node {
     }
 
     pub fn signal(&self, signal: Signal) {
-        let pid = self.child.as_ref().expect("it is running").id();
-        kill_process(Pid::from_raw(pid as i32).unwrap(), signal).unwrap();
+        kill_process(self.pid(), signal).unwrap();
+    }
+
+    /// From now on it may write no file beyond so many bytes.
+    pub fn bound_files(&self, bytes: u64) {
+        let bound = Rlimit { current: Some(bytes), maximum: Some(bytes) };
+        prlimit(Some(self.pid()), Resource::Fsize, bound).unwrap();
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(self.child.as_ref().expect("it is running"))
     }
 
     /// Whether a linearizable read is answered here.
