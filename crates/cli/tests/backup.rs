@@ -307,6 +307,32 @@ fn a_backup_beyond_the_limit_on_the_size_of_files_fails_in_words_and_leaves_noth
 }
 
 #[test]
+fn force_replaces_files_and_nothing_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let made = Command::new("mkfifo").arg(path("pipe")).status().unwrap();
+    assert!(made.success());
+    std::os::unix::fs::symlink("pipe", path("link")).unwrap();
+    std::fs::create_dir(path("directory")).unwrap();
+    for name in ["pipe", "link", "directory"] {
+        for force in [&[][..], &["--force"]] {
+            let words = ["backup", "--endpoints", "127.0.0.1:1", "--out", &path(name)];
+            let (code, _, said) = quorate(&[&words[..], force].concat());
+            assert_eq!(code, Some(2), "{name}: {said}");
+            assert!(said.contains("is no regular file: choose another --out"), "{name}: {said}");
+        }
+    }
+
+    // What a link leads to is replaced, not the link.
+    let file = small_backup(directory.path());
+    std::os::unix::fs::symlink("other", path("latest")).unwrap();
+    std::fs::write(path("other"), b"old").unwrap();
+    done(&["export", "--force", "--backup", &file, "--out", &path("latest")]);
+    assert!(std::fs::symlink_metadata(path("latest")).unwrap().is_symlink());
+    assert_ne!(std::fs::read(path("other")).unwrap(), b"old");
+}
+
+#[test]
 fn pieces_belong_to_the_connection_that_began_and_only_the_last_to_begin_has_them() {
     let cluster = Cluster::start(1, "unreplicated");
     let open = || Connection::open(&cluster.nodes[0].resp).unwrap();

@@ -17,10 +17,19 @@ pub struct OutputFile {
 
 impl OutputFile {
     /// Begins the file that `--out` names. One that is there is replaced if `force` says so, and an error otherwise.
+    /// What a link leads to is replaced, not the link; devices, pipes and directories (`/dev/null`) never are.
     pub fn create(path: &Path, force: bool) -> Result<OutputFile, Failure> {
-        if !force && path.exists() {
+        let found = path.metadata().ok();
+        if found.as_ref().is_some_and(|found| !found.is_file()) {
+            return Err(Failure::wrong(format!(
+                "{} is no regular file: choose another --out",
+                path.display()
+            )));
+        }
+        if !force && found.is_some() {
             return Err(exists(path));
         }
+        let path = &found.and_then(|_| path.canonicalize().ok()).unwrap_or_else(|| path.to_owned());
         let parent = parent(path);
         let file = tempfile::Builder::new().prefix(".quorate-").tempfile_in(parent).map_err(|error| {
             Failure::wrong(format!("cannot write to {}, where --out is to be: {error}", parent.display()))
