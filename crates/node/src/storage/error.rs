@@ -47,7 +47,10 @@ fn advice(doing: &str, source: &io::Error, path: &std::path::Path) -> String {
     let home = path.parent().unwrap_or(path).display();
     match source.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            format!("; free space on the file system of {home}, then start the node again: nothing is lost")
+            format!(
+                "; free space on the file system of {home}: nothing is lost, and if this has stopped it can be started \
+                 again then"
+            )
         }
         io::ErrorKind::PermissionDenied => {
             format!("; let this user read and write {home}, or choose another --data-dir")
