@@ -56,6 +56,9 @@ const DRIFT: u32 = 20;
 /// own clock is asked for again at once.
 const RENEW: Duration = Duration::from_secs(1);
 
+/// Operators are not told of the clock of whoever has told nothing for so long, and may have left the group.
+const SILENT: Duration = Duration::from_secs(10);
+
 /// Asks for the wall clock of another; repeated in the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockRequest {
@@ -186,8 +189,8 @@ impl Walls {
         Some(own.wall.clamp(earlier(earliest, BOUND), later(latest, BOUND)))
     }
 
-    /// For operators: how long answers take, and how the own wall clock stands to what a majority's show, in words
-    /// only if they differ by more than the bound.
+    /// For operators: how long answers take, and how the own wall clock stands to what a majority's show; in words,
+    /// whose clocks differ from these by more than the bound.
     pub fn tell(&self, own: Own, reached: Reached<'_>, status: &mut Status) {
         let help = "From a request to a member, such as a heartbeat, to its answer.";
         let round_trips = self.round_trips.iter().map(|(node, times)| {
@@ -199,15 +202,27 @@ impl Walls {
         let off = difference(own.wall, supported);
         let help = "How far the proposer's wall clock is from those of a majority.";
         status.samples.push(Sample::gauge("wall_clock_off_seconds", off, help));
-        status.facts.extend(words(own.wall, supported).map(|words| (WALL_CLOCK, words)));
+        status.facts.extend(self.off(own, (earliest, latest)).map(|words| (WALL_CLOCK, words)));
+    }
+
+    /// Whose clocks differ from what a majority's show by more than the bound, in words.
+    fn off(&self, own: Own, supported: (Wall, Wall)) -> Option<String> {
+        let heard = self.readings.iter().filter(|(_, reading)| own.now.since(reading.received) < SILENT);
+        let clocks = heard.map(|(node, reading)| (*node, reading.shows(own.now)));
+        let clocks = [(own.me, (own.wall, own.wall))].into_iter().chain(clocks);
+        let off = clocks.filter_map(|(node, shows)| Some((node, words(shows, supported)?)));
+        let off: Vec<String> = off.map(|(node, words)| format!("node {node}'s is {words}")).collect();
+        (!off.is_empty()).then(|| format!("{}, by those of a majority", off.join(", ")))
     }
 }
 
-/// That a clock is further from what a majority's show than it may be.
-fn words(own: Wall, supported: Wall) -> Option<String> {
-    let off = difference(own, supported);
-    let way = if own > supported { "ahead of" } else { "behind" };
-    (off > BOUND).then(|| format!("{} s {way} those of a majority", off.as_secs_f64()))
+/// That a clock is further from what a majority's show than it may be, both known as intervals.
+fn words((least, most): (Wall, Wall), (earliest, latest): (Wall, Wall)) -> Option<String> {
+    let (off, way) = match least > latest {
+        true => (difference(least, latest), "ahead"),
+        false => (difference(most, most.max(earliest)), "behind"),
+    };
+    (off > BOUND).then(|| format!("{} s {way}", off.as_secs_f64()))
 }
 
 /// What a clock shows that showed a time between these so long ago, by another's count.
@@ -327,10 +342,26 @@ mod tests {
     }
 
     #[test]
-    fn operators_are_told_of_a_clock_that_is_off_by_more_than_the_bound() {
-        let told = |own| words(Wall::from_millis(own), Wall::from_millis(10_000));
-        assert_eq!((told(10_500), told(9_500)), (None, None));
-        assert_eq!(told(70_500).as_deref(), Some("60.5 s ahead of those of a majority"));
-        assert_eq!(told(8_000).as_deref(), Some("2 s behind those of a majority"));
+    fn operators_are_told_of_clocks_that_are_off_by_more_than_the_bound() {
+        // What node 1 says at a moment: nodes 2 and 3 told at 100 ms what they show, and were asked 20 ms before.
+        let told = |own_wall: u64, others: [u64; 2], now: u64| {
+            let mut walls = Walls::default();
+            for (id, told) in (2..).zip(others) {
+                walls.hear(node(id), (at(80), Wall::from_millis(told)), own(own_wall, 100), &of(3));
+            }
+            let own = own(own_wall + now - 100, now);
+            walls.off(own, walls.supported(own, &of(3)).unwrap())
+        };
+        let day = 86_400_000;
+        assert_eq!(told(day, [day + 400, day - 400], 100), None);
+        let ahead = told(day + 60_500, [day, day], 100).unwrap();
+        assert_eq!(ahead, "node 1's is 60.48 s ahead, by those of a majority");
+        let others = told(day, [day, day + 5000], 100).unwrap();
+        assert_eq!(others, "node 3's is 4.98 s ahead, by those of a majority");
+        let others = told(day, [day - 5000, day], 100).unwrap();
+        assert_eq!(others, "node 2's is 4.98 s behind, by those of a majority");
+        let both = told(day, [day - 5000, day + 5000], 100).unwrap();
+        assert_eq!(both, "node 2's is 4.98 s behind, node 3's is 5 s ahead, by those of a majority");
+        assert_eq!(told(day, [day, day + 5000], 11_000), None, "node 3 has been silent for long");
     }
 }

@@ -503,7 +503,7 @@ impl Status {
     }
 }
 
-/// A fact in [`Status::facts`]: how the wall clock is off, where it is. Nodes log it.
+/// A fact in [`Status::facts`]: whose wall clocks are off, and how, where any is. Nodes log it.
 pub const WALL_CLOCK: &str = "wall_clock";
 
 /// A fact in [`Status::facts`]: the node has lost what it kept in memory alone, and does not have it again.

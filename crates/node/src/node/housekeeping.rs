@@ -154,7 +154,7 @@ impl<F: Frontend> Loop<F> {
         {
             warn!(
                 unsaid,
-                "this node's wall clock is {off}: keys and sessions expire by theirs; set it right"
+                "a wall clock is off: {off}: keys and sessions expire by theirs, and what TTL says there is wrong; set it right"
             );
         }
         match (self.shown.as_ref().and_then(Status::lost_memory), status.lost_memory()) {
