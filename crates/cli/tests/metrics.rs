@@ -7,7 +7,9 @@ mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use http::get;
 use quorate_bench::Ports;
@@ -255,4 +257,22 @@ fn the_lint_notices_what_promtool_would() {
     ] {
         assert!(!lint(wrong).is_empty(), "{wrong}");
     }
+}
+
+#[test]
+fn who_sends_half_a_request_keeps_nobody_from_asking_whether_the_node_is_alive() {
+    let ports = Ports::claim().unwrap();
+    let http = ports.address();
+    let _cluster = Cluster::start_with(1, "unreplicated", &["--listen-http", &http]);
+    let half: Vec<TcpStream> = (0..200)
+        .map(|_| {
+            let mut stream = TcpStream::connect(&http).unwrap();
+            stream.write_all(b"GET /livez HTTP/1.1\r\n").unwrap();
+            stream
+        })
+        .collect();
+    let asked = Instant::now();
+    let (status, _) = get(&http, "/livez").unwrap();
+    assert_eq!(status, "200");
+    assert!(asked.elapsed() < Duration::from_secs(5), "{:?} with {}", asked.elapsed(), half.len());
 }

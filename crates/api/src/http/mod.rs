@@ -17,11 +17,11 @@
 
 mod page;
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::fmt::{Display, Write};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -36,14 +36,16 @@ use quorate_core::{Amount, Kind, NodeId, Sample};
 use quorate_node::monitor::{Health, Monitor, Report, WARNING_DISK, WARNING_MEMORY};
 use quorate_tls::Credentials;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use crate::process::ProcessStats;
 use crate::resp::KeyScope;
 
-/// Connections at a time; further ones wait to be accepted.
+/// Connections at a time. One more takes the place of the oldest: an answer takes milliseconds, so that is one whose
+/// client is slow, and it must not keep out who asks whether the node is alive.
 const CONNECTIONS: usize = 64;
 /// For the head of a request, and for everything of a connection together.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -90,9 +92,9 @@ pub fn serve(
 }
 
 async fn accept(listener: tokio::net::TcpListener, watched: Watched, tls: Option<Credentials>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    // The oldest first.
+    let mut connections: VecDeque<AbortHandle> = VecDeque::new();
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else { return };
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(_) => {
@@ -102,7 +104,13 @@ async fn accept(listener: tokio::net::TcpListener, watched: Watched, tls: Option
         };
         let watched = watched.clone();
         let acceptor = tls.as_ref().map(|tls| TlsAcceptor::from(tls.client_config()));
-        tokio::spawn(async move {
+        connections.retain(|connection| !connection.is_finished());
+        if connections.len() >= CONNECTIONS
+            && let Some(oldest) = connections.pop_front()
+        {
+            oldest.abort();
+        }
+        let connection = tokio::spawn(async move {
             // Whoever is gone, speaks no HTTP, or does not come through the TLS handshake, misses the answer: nobody
             // else does.
             let _ = timeout(PATIENCE, async {
@@ -117,8 +125,8 @@ async fn accept(listener: tokio::net::TcpListener, watched: Watched, tls: Option
                 }
             })
             .await;
-            drop(place);
         });
+        connections.push_back(connection.abort_handle());
     }
 }
 
