@@ -149,7 +149,8 @@ impl Acl {
         }
         self.turn = turn;
         let read = |command: &Command| Reply::from_bytes(node.read(&command.to_bytes())?).ok();
-        let own = node.knows_users().then(|| read(&Command::UserChanges)).flatten();
+        let tells = self.knows || node.knows_users();
+        let own = tells.then(|| read(&Command::UserChanges)).flatten();
         // A state that has yet to come as far as what the group has told does not count.
         let Some(Reply::Integer(changes)) = own else { return self.knows = false };
         self.knows |= changes as u64 >= self.changes && (self.told.is_some() || !node.catches_up());
