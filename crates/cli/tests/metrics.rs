@@ -6,10 +6,9 @@ mod http;
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use http::get;
 use quorate_bench::Ports;
@@ -271,8 +270,14 @@ fn who_sends_half_a_request_keeps_nobody_from_asking_whether_the_node_is_alive()
             stream
         })
         .collect();
-    let asked = Instant::now();
     let (status, _) = get(&http, "/livez").unwrap();
     assert_eq!(status, "200");
-    assert!(asked.elapsed() < Duration::from_secs(5), "{:?} with {}", asked.elapsed(), half.len());
+    // The oldest of the others have made room. Nobody waited until their time was up: then all of them but eight would be
+    // gone, which were the last to be let in.
+    let is_open = |stream: &&TcpStream| {
+        stream.set_nonblocking(true).unwrap();
+        stream.peek(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+    };
+    let open = half.iter().filter(is_open).count();
+    assert!((32..=64).contains(&open), "{open}");
 }
