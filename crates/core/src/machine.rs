@@ -503,6 +503,9 @@ impl Status {
     }
 }
 
+/// The [role](Status::role) of a member that has lost its disk and does not have everything again.
+pub const REJOINING: &str = "rejoining";
+
 /// A fact in [`Status::facts`]: whose wall clocks are off, and how, where any is. Nodes log it.
 pub const WALL_CLOCK: &str = "wall_clock";
 

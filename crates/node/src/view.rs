@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use quorate_core::{Capabilities, Consistency, FeatureLevel, Members, NodeId, Snapshot, Status};
+use quorate_core::{Capabilities, Consistency, FeatureLevel, Members, NodeId, REJOINING, Snapshot, Status};
 use tracing::warn;
 
 use crate::clock;
@@ -174,9 +174,6 @@ fn tell_users(standing: Standing, replaces: bool, now: impl Fn() -> (&'static st
     }
 }
 
-/// The role of a replica whose disk was lost, until it has everything again.
-const REJOINING: &str = "rejoining";
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,8 +182,8 @@ mod tests {
     fn a_state_that_began_with_nothing_does_not_tell_who_the_users_are() {
         let told = |standing, replaces, role, applied| tell_users(standing, replaces, || (role, applied));
         assert!(told(Standing::Voter, false, "follower", 0), "a new group, or one that was down");
-        assert!(!told(Standing::Voter, true, "rejoining", 0));
-        assert!(!told(Standing::Voter, true, "rejoining", 7), "as far as it has come");
+        assert!(!told(Standing::Voter, true, REJOINING, 0));
+        assert!(!told(Standing::Voter, true, REJOINING, 7), "as far as it has come");
         assert!(told(Standing::Voter, true, "replica", 9));
         assert!(
             !told(Standing::Learner, false, "learner", 0) && told(Standing::Learner, false, "learner", 1)

@@ -34,6 +34,7 @@ pub struct Node {
     pub catches_up: bool,
     /// The last slot that its own state shows, if it has one.
     pub applied: Option<u64>,
+    pub role: &'static str,
     /// The time that sessions are told, in nanoseconds.
     pub now: u64,
     /// How many requests were denied.
@@ -64,6 +65,7 @@ struct View<'a> {
     knows_users: bool,
     catches_up: bool,
     applied: Option<u64>,
+    role: &'static str,
     denials: &'a Cell<usize>,
     known_levels: &'a Option<BTreeMap<NodeId, FeatureLevel>>,
 }
@@ -88,7 +90,7 @@ impl NodeView for View<'_> {
     fn status(&self) -> Status {
         let peer = PeerStatus { node: NodeId::new(2).unwrap(), lag: 3, heard_ms: Some(4) };
         Status {
-            role: "leader",
+            role: self.role,
             leader: NodeId::new(1),
             ballot: "7.1".to_owned(),
             committed: 10,
@@ -165,6 +167,7 @@ impl Node {
             knows_users: true,
             catches_up: false,
             applied: None,
+            role: "leader",
             now: 1,
             denials,
             known_levels: None,
@@ -193,6 +196,7 @@ impl Node {
                 knows_users: self.knows_users,
                 catches_up: self.catches_up,
                 applied: self.applied,
+                role: self.role,
                 denials: &self.denials,
                 known_levels: &self.known_levels,
             },
@@ -299,6 +303,7 @@ impl Node {
                 knows_users: self.knows_users,
                 catches_up: self.catches_up,
                 applied: self.applied,
+                role: self.role,
                 denials: &self.denials,
                 known_levels: &self.known_levels,
             },

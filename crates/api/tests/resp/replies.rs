@@ -247,6 +247,19 @@ fn exec_fails_if_what_was_watched_has_changed_in_between() {
 }
 
 #[test]
+fn a_member_that_has_lost_its_disk_gives_no_backup_before_it_has_everything_again() {
+    let mut node = Node::new();
+    (node.applied, node.role) = (Some(9), quorate_core::REJOINING);
+    let mut connection = node.connect();
+    let refused = "-ERR this node has lost its disk and does not have everything again: ask another one, or for BEGIN \
+                   LOCAL\r\n";
+    assert_eq!(node.ask(&mut connection, b"QUORATE BACKUP BEGIN\r\n"), refused);
+    node.role = "replica";
+    node.send(&mut connection, b"QUORATE BACKUP BEGIN\r\n");
+    assert_eq!(connection.asked.len(), 1);
+}
+
+#[test]
 fn a_transaction_that_fails_changes_nothing_of_its_connection() {
     let mut node = Node::new();
     node.applied = Some(9);

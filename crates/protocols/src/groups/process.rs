@@ -8,8 +8,8 @@ use std::sync::{Arc, LazyLock};
 use bytes::Bytes;
 use quorate_core::{
     Access, Answered, Decoder, GroupId, Instant, Manage, ManageGroup, Managed, NodeId, Outcome, Payload,
-    PeerStatus, ProxyId, Random, Request, RequestId, Sample, Saved, Snapshot, Status, Time, Wire, WireError,
-    digest, mutation,
+    PeerStatus, ProxyId, REJOINING, Random, Request, RequestId, Sample, Saved, Snapshot, Status, Time, Wire,
+    WireError, digest, mutation,
 };
 use quorate_runtime::{
     AnyProcess, ConfiguredProtocol, Decoded, Effects, Encoding, GroupProcess, Input, RecordError, Start,
@@ -333,7 +333,7 @@ impl AnyProcess for GroupsProcess {
     fn status(&self, at: Instant) -> Option<Status> {
         let groups = self.group_statuses(at);
         let leads = |status: &&Status| status.leader.is_some() && status.leader == self.node;
-        let shown = groups.iter().find(|status| status.role == "rejoining");
+        let shown = groups.iter().find(|status| status.role == REJOINING);
         let shown = shown.or_else(|| groups.iter().find(leads)).or(groups.first())?;
         let is_led = groups.iter().all(|status| status.leader.is_some());
         let mut peers: BTreeMap<NodeId, PeerStatus> = BTreeMap::new();

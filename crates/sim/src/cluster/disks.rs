@@ -18,7 +18,7 @@ use std::sync::Arc;
 use quorate_blocks::admission::{Memory, PeerDisk, Stage};
 use quorate_blocks::reach::Reach;
 use quorate_check::{MILLISECOND, Nanos};
-use quorate_core::{Diskless, GroupId, NodeId, NodeSet};
+use quorate_core::{Diskless, GroupId, NodeId, NodeSet, REJOINING};
 use quorate_runtime::ConfiguredProtocol;
 
 use super::impairments::{host_of, node};
@@ -59,7 +59,7 @@ impl Cluster {
     /// Whether a node has replaced its disk and may not take part yet. While it is down nobody knows.
     fn is_rejoining(&self, host: usize) -> bool {
         let at = &self.hosts[host];
-        at.replaces() && at.status(self.now).is_none_or(|status| status.role == "rejoining")
+        at.replaces() && at.status(self.now).is_none_or(|status| status.role == REJOINING)
     }
 
     /// What the machines of a host are told.

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use quorate_core::{Consistency, GroupId, Manage, ManageGroup, NodeId, NodeSet, Range, Roster, Wire};
+use quorate_core::{
+    Consistency, GroupId, Manage, ManageGroup, NodeId, NodeSet, REJOINING, Range, Roster, Wire,
+};
 use quorate_node::config::check_address;
 use serde_json::json;
 
@@ -48,6 +50,12 @@ fn backup(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
         [word] if is(word, "begin") => {
             if !call.node.has_state() {
                 return Err(no_state(call.node).into());
+            }
+            // Another replica would answer for it.
+            if call.node.status().role == REJOINING {
+                return Err("ERR this node has lost its disk and does not have everything again: ask another one, or \
+                            for BEGIN LOCAL"
+                    .into());
             }
             // A count has to do with all keys: where there is no common order, it is executed behind all writes.
             Ok(Step::Ask(Command::Count, Shape::Backup))

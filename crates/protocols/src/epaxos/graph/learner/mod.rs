@@ -54,8 +54,8 @@ use quorate_blocks::settings::{self, IntakeConfig};
 use quorate_blocks::state::Replicated;
 use quorate_blocks::{clients, walls::Walls};
 use quorate_core::{
-    Context, Fact, Group, Instant, Mark, NodeId, NodeSet, ProcessId, Saved, Settings, SettingsError, Status,
-    Time, digest, mutation,
+    Context, Fact, Group, Instant, Mark, NodeId, NodeSet, ProcessId, REJOINING, Saved, Settings,
+    SettingsError, Status, Time, digest, mutation,
 };
 
 use self::asking::Asking;
@@ -573,7 +573,7 @@ impl Learner {
     /// For operators.
     pub fn status(&self, at: Instant) -> Status {
         let mut status = Status {
-            role: if self.is_whole() { "replica" } else { "rejoining" },
+            role: if self.is_whole() { "replica" } else { REJOINING },
             leader: None,
             ballot: "-".to_owned(),
             committed: self.committed.len().max(self.state.applied()),
