@@ -310,6 +310,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_id_is_refused_from_the_wire() {
+        let node = |id: u8| NodeId::from_bytes(id.to_bytes()).is_ok();
+        assert_eq!([0, 1, 63, 64].map(node), [false, true, true, false]);
+        let group = |number: u8| GroupId::from_bytes(number.to_bytes()).is_ok();
+        assert_eq!([0, 1, 64, 65].map(group), [false, true, true, false]);
+        // There is no node 0 in a set either.
+        let set = |bits: u64| NodeSet::from_bytes(bits.to_bytes()).is_ok();
+        assert_eq!([0, 2, !1, 1, !0].map(set), [true, true, true, false, false]);
+    }
+
+    #[test]
+    #[should_panic(expected = "no process has so many groups")]
+    fn there_is_no_place_behind_the_last_group() {
+        assert_eq!(GroupId::at(63).get(), GroupId::MAX);
+        GroupId::at(64);
+    }
+
+    #[test]
     fn a_set_holds_each_node_once_and_in_order() {
         let mut set: NodeSet = [node(63), node(1), node(7)].into_iter().collect();
         assert!(!set.insert(node(7)));

@@ -128,3 +128,23 @@ impl Wire for Interval {
         Ok(interval)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_beyond_the_end_of_the_clock_is_the_end_and_none_is_before_the_start() {
+        let (end, at) = (Time::from_nanos(u64::MAX), Time::from_nanos(7));
+        assert_eq!((at + Duration::MAX, end + Duration::from_nanos(1)), (end, end));
+        assert_eq!((at.since(end), at.saturating_sub(Duration::MAX)), (Duration::ZERO, Time::ZERO));
+    }
+
+    #[test]
+    fn an_interval_that_ends_before_it_begins_is_refused() {
+        for (earliest, latest, fine) in [(1, 2, true), (2, 2, true), (3, 2, false)] {
+            let interval = Interval { earliest, latest };
+            assert_eq!(Interval::from_bytes(interval.to_bytes()).is_ok(), fine, "{interval:?}");
+        }
+    }
+}

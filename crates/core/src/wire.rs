@@ -551,6 +551,13 @@ mod tests {
     }
 
     #[test]
+    fn a_flag_is_0_or_1() {
+        let flag = |byte: u8| bool::from_bytes(Bytes::copy_from_slice(&[byte]));
+        assert_eq!((flag(0), flag(1)), (Ok(false), Ok(true)));
+        assert_eq!(flag(2), Err(WireError::Value { what: "flag", found: 2 }));
+    }
+
+    #[test]
     fn arbitrary_bytes_never_panic_nor_reserve_what_they_announce() {
         let mut random = Random::new(1);
         for _ in 0..20_000 {
