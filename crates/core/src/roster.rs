@@ -265,6 +265,25 @@ mod tests {
     }
 
     #[test]
+    fn a_roster_has_so_many_ranges_at_most_also_where_it_comes_from_outside() {
+        let key = |number: usize| Range::key(&Bytes::from(format!("{number:04}")), nodes("1"));
+        let ranges: Vec<_> = (0..=MAX_RANGES).map(key).collect();
+        assert!(Roster::new(None, ranges[1..].to_vec()).is_ok());
+        assert_eq!(Roster::new(None, ranges.clone()), Err(RosterError::TooMany));
+        let forged = (None::<NodeId>, ranges);
+        assert!(Roster::from_bytes(forged.to_bytes()).is_err());
+    }
+
+    #[test]
+    fn a_leader_who_is_in_the_group_no_more_leads_no_more() {
+        let roster = Roster::new(NodeId::new(2), ranges("a-:12")).unwrap();
+        assert_eq!(
+            [nodes("12"), nodes("13")].map(|group| roster.within(group).leader()),
+            [NodeId::new(2), None]
+        );
+    }
+
+    #[test]
     fn a_range_within_another_counts_for_its_keys() {
         for (text, expected) in [
             ("-:12 u-v:3", "..u=1,2 u..v=3 v..=1,2"),
