@@ -68,6 +68,8 @@ mod tests {
         }
         assert_eq!(timers.next(), Some(at(5)));
         assert_eq!(timers.pop_due(at(4)), None);
+        let mut due = timers.clone();
+        assert_eq!(due.pop_due(at(5)), Some('a'), "due at its deadline");
         assert_eq!(timers.pop_due(at(20)), Some('a'));
         assert_eq!(timers.pop_due(at(20)), Some('c'));
         assert_eq!(timers.pop_due(at(20)), None);
