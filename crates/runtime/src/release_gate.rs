@@ -54,3 +54,34 @@ impl<T> ReleaseGate<T> {
         &self.waiting
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use quorate_core::{NodeId, Recipients};
+
+    use super::*;
+
+    fn message(after: u64) -> Outgoing<u64> {
+        Outgoing { to: Recipients::One(NodeId::new(2).unwrap().into()), message: after, after }
+    }
+
+    #[test]
+    fn it_is_known_how_many_durable_records_let_the_next_message_go() {
+        let mut gate = ReleaseGate::default();
+        assert!(!gate.would_release(9), "nothing waits");
+        gate.set_durable(1);
+        assert!(gate.pass(message(1)).is_some() && gate.pass(message(2)).is_none());
+        assert_eq!([1, 2, 3].map(|durable| gate.would_release(durable)), [false, true, true]);
+        gate.set_durable(2);
+        assert_eq!(gate.next().map(|next| next.message), Some(2));
+        assert!(gate.next().is_none() && !gate.would_release(3));
+    }
+
+    #[test]
+    #[should_panic(expected = "a machine's count of records never falls")]
+    fn a_count_of_records_that_falls_is_found_out() {
+        let mut gate = ReleaseGate::default();
+        gate.pass(message(2));
+        gate.pass(message(1));
+    }
+}
