@@ -159,12 +159,25 @@ mod tests {
             append f       : log f       | durable 8 of 8 | withheld 0 bytes
             save           : log         | durable 8 of 8 | withheld 0 bytes
             append g       : log g       | durable 9 of 9 | withheld 0 bytes
-            give-up        : log         | durable 9 of 9 | withheld 0 bytes";
+            give-up        : log         | durable 9 of 9 | withheld 0 bytes
+            save           : log         | durable 9 of 9 | withheld 0 bytes
+            append H!      : log H!      | durable 9 of 10 | withheld 0 bytes
+            saved          : log         | durable 9 of 10 | withheld 0 bytes
+            save           : log         | durable 9 of 10 | withheld 0 bytes
+            saved          : log         | durable 10 of 10 | withheld 0 bytes";
         let mut ledger = RecordLedger::default();
         for line in table.lines().skip(1) {
             let (words, expected) = line.split_once(':').unwrap();
             assert_eq!(step(&mut ledger, words), expected.trim(), "{line}");
         }
         assert!(!ledger.needs_state() && !ledger.is_saving());
+    }
+
+    #[test]
+    #[should_panic(expected = "one state is saved at a time")]
+    fn a_second_state_at_a_time_is_found_out() {
+        let mut ledger = RecordLedger::default();
+        ledger.begin_state();
+        ledger.begin_state();
     }
 }
