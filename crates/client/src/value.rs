@@ -130,6 +130,14 @@ mod tests {
     }
 
     #[test]
+    fn a_line_that_is_too_long_is_refused_where_it_becomes_so() {
+        let line = |bytes: u64| format!("+{}\r\n", "a".repeat(bytes as usize - 3));
+        assert!(read(&mut line(LINE).as_bytes()).is_ok());
+        let error = read(&mut line(LINE + 1).as_bytes()).unwrap_err();
+        assert_eq!(error.to_string(), "the reply has a line without an end");
+    }
+
+    #[test]
     fn a_request_is_an_array_of_strings() {
         assert_eq!(request(&["GET", "k\r\n"]), b"*2\r\n$3\r\nGET\r\n$3\r\nk\r\n\r\n");
     }
