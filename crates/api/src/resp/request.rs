@@ -490,6 +490,24 @@ mod tests {
     }
 
     #[test]
+    fn an_inline_request_has_so_many_words_at_most() {
+        let limits = Limits { words: 3, ..Limits::default() };
+        let expected = vec![words(&["a", "b", "c"]), Err(Refusal::Request), words(&["PING"])];
+        assert_eq!(parse(&[b"a b c\na b c d\nPING\n"], &limits), (expected, None));
+    }
+
+    #[test]
+    fn memory_that_a_request_of_many_words_needs_is_given_back_behind_it() {
+        let (mut parser, limits) = (Parser::default(), Limits::default());
+        let mut input = BytesMut::from(&b"*1000\r\n"[..]);
+        (0..1000).for_each(|_| input.extend_from_slice(b"$1\r\nx\r\n"));
+        assert!(matches!(parser.next(&mut input, &limits), Ok(Some(Taken::Request(_)))));
+        assert!(parser.words.capacity() >= 1000);
+        parser.rest();
+        assert_eq!(parser.words.capacity(), 0);
+    }
+
+    #[test]
     fn an_announced_length_reserves_nothing() {
         let (mut parser, limits) = (Parser::default(), Limits::default());
         let mut input = BytesMut::from("*1048576\r\n$67108864\r\nx");
