@@ -83,3 +83,30 @@ impl Drop for Gathered {
         self.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_all_clients_gather_is_bounded_and_one_alone_is_served() {
+        let total = Total::default();
+        let item = Bytes::from(vec![0; 1 << 20]);
+        let items = |gathered: &mut Gathered, count| gathered.add(std::iter::repeat_n(&item, count));
+        let mut many: Vec<_> = (0..4).map(|_| Gathered::new(&total)).collect();
+        assert!(many[..3].iter_mut().all(|gathered| items(gathered, 71).is_ok()));
+        assert!(items(&mut many[3], 71).is_err_and(|text| text.starts_with("BUSY")));
+        let refused = items(&mut many[0], 2);
+        assert!(refused.is_err_and(|text| text.starts_with("ERR the reply would be larger than 72 MiB")));
+        // What is given up makes room.
+        many.truncate(2);
+        many[0].clear();
+        let mut next = Gathered::new(&total);
+        assert!(items(&mut next, 71).is_ok());
+        drop((many, next));
+        assert_eq!(total.load(Ordering::Relaxed), 0);
+        total.store(2 * ALL, Ordering::Relaxed);
+        let mut alone = Gathered::new(&Total::default());
+        assert!(items(&mut alone, 71).is_ok());
+    }
+}
