@@ -51,6 +51,8 @@ pub struct Connection {
     pub closed: bool,
     /// Requests that are not answered yet.
     pub asked: VecDeque<(Ticket, Request)>,
+    /// How many requests were asked whose outcome waits until this node shows it.
+    pub shown: usize,
     /// Requests that wait for a later turn.
     resumed: VecDeque<Ticket>,
     /// How many turns they have had.
@@ -209,6 +211,7 @@ impl Node {
             output,
             closed: close,
             asked: VecDeque::new(),
+            shown: 0,
             resumed: VecDeque::new(),
             turns: 0,
             backlog: false,
@@ -313,6 +316,7 @@ impl Node {
             connection.backlog = true;
         }
         connection.resumed.extend(resumed);
+        connection.shown += asked.iter().filter(|asked| asked.shown).count();
         connection.asked.extend(asked.into_iter().map(|asked| (asked.ticket, asked.request)));
     }
 }

@@ -7,6 +7,7 @@ mod key_scope;
 mod level;
 mod long;
 mod members;
+mod modes;
 mod order;
 mod replies;
 mod slowlog;

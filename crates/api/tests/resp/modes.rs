@@ -1,0 +1,91 @@
+//! Where reads are served in each mode, and what waits for what there.
+
+use quorate_api::resp::{Limits, ReadMode};
+use quorate_core::{Access, Outcome, Wire};
+use quorate_store::Reply;
+
+use crate::harness::{Connection, Node};
+
+fn node(read_mode: ReadMode) -> (Node, Connection) {
+    let mut node = Node::with(Limits { read_mode, ..Limits::default() });
+    let connection = node.connect();
+    (node, connection)
+}
+
+#[test]
+fn a_sequential_read_sees_the_writes_before_it_and_waits_for_no_group() {
+    let (mut node, mut connection) = node(ReadMode::Sequential);
+    assert_eq!(node.ask(&mut connection, b"SET k 1\r\n"), "+OK\r\n");
+    node.send(&mut connection, b"INCR k\r\nGET k\r\n");
+    assert_eq!(connection.asked.len(), 1, "the read waits");
+    assert_eq!(node.settle(&mut connection), b":2\r\n$1\r\n2\r\n");
+    node.send(&mut connection, b"GET k\r\n");
+    assert_eq!((connection.asked.len(), connection.written().as_str()), (0, "$1\r\n2\r\n"));
+}
+
+#[test]
+fn a_sequential_write_is_answered_when_this_node_shows_it() {
+    for (read_mode, shown) in [(ReadMode::Sequential, 1), (ReadMode::Linearizable, 0), (ReadMode::Local, 0)] {
+        let (mut node, mut connection) = node(read_mode);
+        node.ask(&mut connection, b"SET k 1\r\n");
+        assert_eq!(connection.shown, shown, "{read_mode}");
+    }
+}
+
+#[test]
+fn a_change_of_users_is_answered_when_this_node_shows_it() {
+    for change in ["ACL SETUSER ann on", "ACL DELUSER ann", "MULTI\r\nACL SETUSER ann on\r\nEXEC"] {
+        let (mut node, mut connection) = node(ReadMode::Linearizable);
+        node.ask(&mut connection, format!("{change}\r\n").as_bytes());
+        assert_eq!(connection.shown, 1, "{change}");
+    }
+}
+
+#[test]
+fn what_exec_depends_on_is_asked_of_the_group_wherever_the_connection_reads() {
+    for read_mode in [ReadMode::Sequential, ReadMode::Local] {
+        let (mut node, mut connection) = node(read_mode);
+        node.send(&mut connection, b"WATCH k\r\n");
+        assert_eq!(connection.asked.len(), 1, "{read_mode}");
+        assert_eq!(connection.asked[0].1.access, Access::Read, "{read_mode}");
+    }
+}
+
+#[test]
+fn exec_is_refused_where_versions_of_other_keys_came_than_those_that_were_watched() {
+    let (mut node, mut connection) = node(ReadMode::Linearizable);
+    node.send(&mut connection, b"WATCH k j\r\n");
+    let (ticket, _) = connection.asked.pop_front().unwrap();
+    node.end(&mut connection, ticket, Outcome::Done(Reply::Versions(vec![0]).to_bytes()));
+    node.settle(&mut connection);
+    let refused = "+OK\r\n+QUEUED\r\n-EXECABORT Transaction discarded because of previous errors.\r\n";
+    assert_eq!(node.ask(&mut connection, b"MULTI\r\nSET k 1\r\nEXEC\r\n"), refused);
+}
+
+#[test]
+fn a_transaction_that_is_not_executed_changes_nothing_of_its_connection() {
+    let (mut node, mut connection) = node(ReadMode::Linearizable);
+    let mut other = node.connect();
+    node.ask(&mut connection, b"WATCH k\r\n");
+    node.ask(&mut other, b"SET k 1\r\n");
+    // What comes behind it is read when it is known whether it was executed: RESP3 has another nothing.
+    node.send(&mut connection, b"MULTI\r\nHELLO 3\r\nSET k 2\r\nEXEC\r\nGET none\r\nCLIENT GETNAME\r\n");
+    assert_eq!(connection.asked.len(), 1, "what comes behind EXEC waits");
+    assert_eq!(node.settle(&mut connection), b"+OK\r\n+QUEUED\r\n+QUEUED\r\n*-1\r\n$-1\r\n$-1\r\n");
+    // One that asks nothing of the store depends on what was watched all the same.
+    node.ask(&mut connection, b"WATCH k\r\n");
+    node.ask(&mut other, b"SET k 3\r\n");
+    let aborted = "+OK\r\n+QUEUED\r\n*-1\r\n";
+    assert_eq!(node.ask(&mut connection, b"MULTI\r\nPING\r\nEXEC\r\n"), aborted);
+}
+
+#[test]
+fn what_is_kept_for_a_client_counts_its_transaction() {
+    use quorate_node::frontend::Frontend;
+    let (mut node, mut connection) = node(ReadMode::Linearizable);
+    let value = "v".repeat(1000);
+    node.ask(&mut connection, format!("MULTI\r\nSET k {value}\r\n").as_bytes());
+    assert!(node.resp.held(connection.session()) > value.len());
+    node.ask(&mut connection, b"DISCARD\r\n");
+    assert_eq!(node.resp.held(connection.session()), 0);
+}
