@@ -393,8 +393,13 @@ fn what_is_too_large_is_refused_and_the_connection_stays_usable() {
     assert!(ask(&["EXEC"]).starts_with("-EXECABORT"));
     // And a transaction has the limit of a request.
     assert_eq!(ask(&["MULTI"]), "+OK\r\n");
-    while ask(&["SET", "k", "v"]) == "+QUEUED\r\n" {}
+    let end = std::iter::repeat_with(|| ask(&["SET", "k", "v"])).find(|reply| reply != "+QUEUED\r\n");
+    assert_eq!(end.as_deref(), Some("-ERR the transaction is larger than the limit of 300 bytes\r\n"));
     assert!(ask(&["EXEC"]).starts_with("-EXECABORT"));
     assert_eq!(ask(&["SET", &long_key[1..], &long_value[1..]]), "+OK\r\n");
     assert_eq!(ask(&["STRLEN", &long_key[1..]]), ":100\r\n");
+    // And so have the keys that are watched.
+    let end = (0..9).map(|number| ask(&["WATCH", &number.to_string()])).find(|reply| reply != "+OK\r\n");
+    let refused = "-ERR the keys watched so far and these are larger than the limit of 300 bytes\r\n";
+    assert_eq!(end.as_deref(), Some(refused));
 }
