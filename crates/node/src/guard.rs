@@ -366,10 +366,153 @@ fn advice(reason: &Reason, entry: &Entry) -> String {
 
 #[cfg(test)]
 mod tests {
-    use quorate_core::Protocol;
+    use mio::{Events, Poll, Token};
+    use quorate_blocks::admission::{DiskLife, PeerDisk};
+    use quorate_core::{Group, Protocol, Settings};
+    use quorate_runtime::protocol;
 
     use super::*;
+    use crate::config::Durability;
+    use crate::storage;
     use crate::toy::Toy;
+
+    fn id(node: u64) -> NodeId {
+        NodeId::new(node).unwrap()
+    }
+
+    fn members() -> NodeSet {
+        (1..=3).map(id).collect()
+    }
+
+    /// The directory of node 1, from one start to the next.
+    struct Directory {
+        path: tempfile::TempDir,
+        poll: Poll,
+        waker: Arc<Waker>,
+        starts: u64,
+        /// Whether its log is taken to have records.
+        has_records: bool,
+        /// What its identity is changed by.
+        other: u128,
+    }
+
+    impl Directory {
+        fn new() -> Directory {
+            let (path, poll) = (tempfile::tempdir().unwrap(), Poll::new().unwrap());
+            let waker = Arc::new(Waker::new(poll.registry(), Token(0)).unwrap());
+            Directory { path, poll, waker, starts: 0, has_records: false, other: 0 }
+        }
+
+        /// Starts with an election timeout.
+        fn start(&mut self, timeout: &str) -> Result<Guard, NodeError> {
+            let options = storage::Options {
+                directory: self.path.path().to_owned(),
+                cluster: 7,
+                founded: None,
+                node: id(1),
+                protocol: "toy",
+                durability: Durability::Os,
+                promises: false,
+                segment_bytes: storage::SEGMENT_BYTES,
+                queue_bytes: 1000,
+            };
+            let storage::Opened { disk, admission, leases, log, .. } =
+                storage::open(&options, Box::new(|| {}))?;
+            drop(log);
+            let (disk, has_records) = (disk ^ self.other, self.has_records);
+            let opened = OpenedDisk { disk, admission, leases, has_records };
+            let settings = Settings::parse([format!("election.timeout={timeout}")]).unwrap();
+            let configured = Reach::configure_each(&settings, |settings| {
+                settings.duration("election.timeout", "1s", "When a leader is missed")?;
+                protocol::<Toy>().configure(&Group::of(NodeSet::EMPTY), settings)
+            });
+            self.starts += 1;
+            let (stage, least, can) = (Stage::New, Reach::SHORTEST, Toy::CAPABILITIES);
+            let (node, members, incarnation) = (id(1), members(), self.starts);
+            let entry = Entry { node, stage, members, incarnation, can, least };
+            Guard::open(opened, entry, &configured.unwrap(), self.waker.clone())
+        }
+
+        /// Until what was handed to the disk is there.
+        fn wait(&mut self, guard: &mut Guard, done: impl Fn(&Guard) -> bool) {
+            guard.poll();
+            while !done(guard) {
+                let mut events = Events::with_capacity(1);
+                self.poll.poll(&mut events, Some(Duration::from_secs(20))).unwrap();
+                assert!(!events.is_empty(), "the disk never says so");
+                guard.poll();
+            }
+        }
+    }
+
+    /// What another node says of itself, which is there for the first time.
+    fn introduction(node: u64) -> Introduction {
+        let life = DiskLife { disk: DiskId(node.into()), life: 1, starts: vec![node] };
+        let (stage, version, reach) = (Stage::New, 0, Reach::SHORTEST);
+        Introduction { life, stage, version, voters: members(), members: members(), peers: [].into(), reach }
+    }
+
+    #[test]
+    fn a_directory_counts_its_starts_durably() {
+        let mut directory = Directory::new();
+        for starts in [vec![1], vec![1, 2], vec![1, 2, 3]] {
+            let life = directory.start("1s").unwrap().introduction().unwrap().life;
+            assert_eq!((life.life, &life.starts), (starts.len() as u64, &starts));
+        }
+    }
+
+    #[test]
+    fn a_directory_whose_memory_is_missing_or_anothers_is_refused() {
+        let mut directory = Directory::new();
+        directory.has_records = true;
+        let Err(missing) = directory.start("1s") else { panic!("the log speaks of earlier starts") };
+        assert!(missing.to_string().contains("the replica has written to its log"), "{missing}");
+        directory.has_records = false;
+        drop(directory.start("1s").unwrap());
+        directory.has_records = true;
+        drop(directory.start("1s").unwrap());
+        directory.other = 1;
+        let Err(copied) = directory.start("1s") else { panic!("the memory is of another directory") };
+        assert!(copied.to_string().contains("it belongs to directory"), "{copied}");
+    }
+
+    #[test]
+    fn a_replica_runs_when_others_know_its_directory_durably_and_no_lease_of_other_settings_binds_it() {
+        let mut directory = Directory::new();
+        let mut guard = directory.start("1000s").unwrap();
+        assert!(!guard.may_run() && guard.bound_until().is_none());
+        for other in [2, 3] {
+            let Verdict::Accept { after } = guard.hear(id(other), &introduction(other)) else {
+                panic!("nothing is wrong with it")
+            };
+            directory.wait(&mut guard, |guard| guard.is_durable(after));
+            assert!(!guard.may_run());
+            guard.on_bound(id(other));
+        }
+        directory.wait(&mut guard, Guard::may_run);
+        // Who votes in a group that was decided was admitted.
+        guard.set_group(1, members(), members());
+        directory.wait(&mut guard, |guard| guard.is_durable(guard.written));
+        drop(guard);
+        // It dies before the end of the leases, twice, and waits for it each time.
+        for _ in 0..2 {
+            let guard = directory.start("1s").unwrap();
+            let said = guard.introduction().unwrap();
+            assert_eq!((said.stage, said.peers[&id(2)].admitted), (Stage::Admitted, true));
+            assert!(guard.bound_until().is_some() && !guard.may_run());
+        }
+    }
+
+    #[test]
+    fn who_remembers_another_directory_of_this_node_stops_it() {
+        let mut guard = Directory::new().start("1s").unwrap();
+        let current = Some(DiskLife { disk: DiskId(9), life: 4, starts: vec![4] });
+        let known = PeerDisk { current, admitted: true, retired: Vec::new() };
+        let said = Introduction { peers: [(id(1), known)].into(), ..introduction(2) };
+        assert!(guard.stop().is_none());
+        assert!(matches!(guard.hear(id(2), &said), Verdict::Stop(_)));
+        assert!(matches!(guard.stop(), Some(NodeError::Refused { .. })));
+    }
 
     #[test]
     fn a_directory_that_was_replaced_is_given_another_id_only_where_the_group_can_change() {
