@@ -346,6 +346,78 @@ mod tests {
     }
 
     #[test]
+    fn frames_that_no_writer_makes_are_refused_although_their_checksums_are_right() {
+        type Change = fn(&mut Writer<Vec<u8>>);
+        let cases: [(Change, &str); 7] = [
+            (|writer| drop(writer.frame(PIECE_KIND, LONGEST_PIECE + 1, b"x")), "longer than it can be"),
+            (
+                |writer| {
+                    let bytes = vec![0; zstd::zstd_safe::compress_bound(LONGEST_PIECE) + 1];
+                    drop(writer.frame(PIECE_KIND, 1, &bytes));
+                },
+                "longer than it can be",
+            ),
+            (
+                |writer| {
+                    let compressed = writer.compressor.compress(b"abcd").unwrap();
+                    drop(writer.frame(PIECE_KIND, 5, &compressed));
+                },
+                "a frame cannot be decompressed",
+            ),
+            (|writer| drop(writer.frame(END_KIND, 4, b"ends")), "a frame is of no known kind"),
+            (|writer| drop(writer.frame(3, END, &[0; END])), "a frame is of no known kind"),
+            (|writer| writer.frames += 1, "frames are missing"),
+            (|writer| writer.bytes += 1, "frames are missing"),
+        ];
+        for (change, what) in cases {
+            let mut writer = Writer::new(Vec::new(), &header()).unwrap();
+            writer.piece(b"one").unwrap();
+            change(&mut writer);
+            let error = read(&writer.finish().unwrap()).unwrap_err().to_string();
+            assert!(error.contains(what), "{error}, not {what}");
+        }
+    }
+
+    #[test]
+    fn a_header_that_no_version_writes_is_refused_before_the_rest_is_read() {
+        for (version, length) in [(0, 9), (VERSION, LONGEST_HEADER + 1)] {
+            let head = [&MAGIC[..], &version.to_le_bytes(), &length.to_le_bytes()].concat();
+            let error = read(&head).unwrap_err().to_string();
+            assert!(error.contains("the header is none that Quorate writes"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_frame_of_another_backup_or_from_another_place_is_refused_where_it_is() {
+        let written = |position, pieces: [&[u8]; 2]| {
+            let mut writer = Writer::new(Vec::new(), &Header { position, ..header() }).unwrap();
+            let begin = writer.progress().0 as usize;
+            pieces.iter().for_each(|piece| writer.piece(piece).unwrap());
+            let frame = (writer.progress().0 as usize - begin) / 2;
+            (writer.finish().unwrap(), begin..begin + frame, begin + frame..begin + 2 * frame)
+        };
+        let (mine, first, second) = written(1234, [b"one", b"two"]);
+        let (other, ..) = written(1235, [b"one", b"two"]);
+        let foreign = [&mine[..first.start], &other[first.clone()], &mine[first.end..]].concat();
+        let moved = [&mine[..first.start], &mine[second.clone()], &mine[first]].concat();
+        for bytes in [foreign, moved] {
+            let mut reader = Reader::open(&bytes[..]).unwrap();
+            let error = reader.piece().unwrap_err().to_string();
+            assert!(error.contains("a frame's checksum is wrong"), "{error}");
+        }
+        assert!(Reader::open(&mine[..]).unwrap().piece().unwrap().is_some());
+        assert!(second.end < mine.len());
+    }
+
+    #[test]
+    fn a_writer_makes_no_piece_that_readers_refuse_and_leaves_nothing_in_a_buffer() {
+        let mut writer = Writer::new(io::BufWriter::new(Vec::new()), &header()).unwrap();
+        assert!(writer.piece(&vec![0; LONGEST_PIECE + 1]).is_err());
+        writer.piece(&vec![0; LONGEST_PIECE]).unwrap();
+        assert!(writer.finish().unwrap().buffer().is_empty());
+    }
+
+    #[test]
     fn a_backup_that_is_cut_is_refused_wherever_it_is_cut_with_the_place() {
         let bytes = backup();
         for cut in 0..bytes.len() {
