@@ -219,3 +219,66 @@ impl<S> Connection<S> {
         self.stream.peer_addr()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of which the other side is gone already.
+    fn connection() -> Connection<()> {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        Connection::new(mio::net::TcpStream::from_std(stream).into(), 1, ())
+    }
+
+    #[test]
+    fn a_client_is_read_while_there_is_room_for_what_comes_of_it() {
+        let limits = Limits { client_requests: 2, client_output_pause: 10, ..Limits::default() };
+        for (under_way, output, crowded, close, ready) in [
+            (1, 9, false, false, true),
+            (2, 0, false, false, false),
+            (0, 10, false, false, false),
+            (0, 0, true, false, true),
+            (0, 1, true, false, false),
+            (0, 0, false, true, false),
+        ] {
+            let mut connection = Connection { under_way, close, ..connection() };
+            connection.output.extend_from_slice(&vec![0; output]);
+            let case = format!("{under_way} under way, {output} bytes, crowded: {crowded}, close: {close}");
+            assert_eq!(connection.is_ready(&limits, crowded), ready, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_client_that_has_ended_is_over_when_it_has_all_its_replies() {
+        for (ended, under_way, backlog, output, close, over) in [
+            (false, 0, false, "", false, false),
+            (true, 0, false, "", false, true),
+            (true, 1, false, "", false, false),
+            (true, 0, true, "", false, false),
+            (true, 0, false, "reply", false, false),
+            (false, 1, false, "", true, true),
+            (false, 0, false, "reply", true, false),
+        ] {
+            let mut connection = Connection { ended, under_way, backlog, close, ..connection() };
+            connection.output.extend_from_slice(output.as_bytes());
+            let case = format!("ended: {ended}, {under_way} under way, {output}, close: {close}");
+            assert_eq!(connection.is_over(), over, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_client_is_let_go_only_when_nothing_of_it_is_unanswered() {
+        for (under_way, readable, input, backlog, done) in [
+            (0, false, "", false, true),
+            (1, false, "", false, false),
+            (0, true, "", false, false),
+            (0, false, "GET", false, false),
+            (0, false, "", true, false),
+        ] {
+            let mut connection = Connection { under_way, readable, backlog, ..connection() };
+            connection.input.extend_from_slice(input.as_bytes());
+            assert_eq!(connection.is_done(), done, "{under_way} under way, {readable}, {input}, {backlog}");
+        }
+    }
+}
