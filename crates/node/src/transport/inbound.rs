@@ -287,6 +287,37 @@ mod tests {
     use quorate_core::{NodeId, ProxyId};
 
     #[test]
+    fn who_is_not_let_in_yet_may_send_so_much_at_most() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (until, me, metrics) = (Time::ZERO, NodeId::new(1).unwrap().into(), Metrics::default());
+        for stage in [Stage::Claimant { until }, Stage::Learning { until }] {
+            let stream = mio::net::TcpStream::from_std(std::net::TcpStream::connect(address).unwrap());
+            let mut inbound = Inbound { stage, ..Inbound::new(stream.into(), address, until) };
+            let mut consume = |bytes: usize| {
+                inbound.input.extend_from_slice(&vec![0; bytes]);
+                let sink = &mut |_| panic!("nothing is taken from it");
+                inbound.consume(me, 1 << 20, &metrics, sink)
+            };
+            assert_eq!(consume(handshake::LIMIT), Ok(None));
+            assert_eq!(consume(1), Err("it sent messages before it was let in".to_owned()));
+        }
+    }
+
+    #[test]
+    fn what_somebody_sends_who_is_not_let_in_is_not_kept() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let stream = mio::net::TcpStream::from_std(std::net::TcpStream::connect(address).unwrap());
+        let (until, me, metrics) = (Time::ZERO, NodeId::new(1).unwrap().into(), Metrics::default());
+        let stage = Stage::Leaving { until };
+        let mut inbound = Inbound { stage, ..Inbound::new(stream.into(), address, until) };
+        inbound.input.extend_from_slice(b"more");
+        let taken = inbound.consume(me, 1 << 20, &metrics, &mut |_| panic!("nothing is taken from it"));
+        assert_eq!((taken, inbound.input.len()), (Ok(None), 0));
+    }
+
+    #[test]
     fn a_process_speaks_only_for_itself_and_only_to_who_is_here() {
         let node = |id| NodeId::new(id).unwrap();
         let (r1, r2, p2) =
