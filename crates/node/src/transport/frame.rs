@@ -443,6 +443,9 @@ mod tests {
             assert_eq!((frame.from, frame.to, &frame.payload[..]), (ends().0, ends().1, &message[..]));
             assert_eq!(&input[..], b"next");
         }
+        // Nor is a part of what says only that its sender is there.
+        let part = Reader::default().take(&mut BytesMut::from(&ALIVE[..5]), LIMIT);
+        assert_eq!(part, Ok(None));
     }
 
     #[test]
