@@ -331,6 +331,15 @@ mod tests {
     }
 
     #[test]
+    fn what_becomes_urgent_waits_for_few_writes_that_were_gathered() {
+        let (mut output, node) = (Output::default(), |id| NodeId::new(id).unwrap().into());
+        let write = Encoded::new(Bytes::from(vec![1; 2973]).into(), Class::Write);
+        (0..100).for_each(|_| write.queue(node(1), node(2), &mut output));
+        output.begin();
+        assert!((GATHERED..GATHERED + 3000).contains(&output.next.len()), "{}", output.next.len());
+    }
+
+    #[test]
     fn a_large_piece_is_not_copied() {
         let mut queue = SendQueue::default();
         let large = Bytes::from(vec![1; SPLICE]);
