@@ -176,6 +176,8 @@ mod tests {
             }
             let first = (!output.is_empty()).then(|| expected[taken.len()]);
             assert_eq!((output.get(0), output.get(output.len())), (first, None));
+            let last = output.len().checked_sub(1).and_then(|last| output.get(last));
+            assert_eq!(last, first.and(expected.last().copied()));
         }
         let rest = output.len();
         taken.extend_from_slice(&output.copy_to_bytes(rest));
