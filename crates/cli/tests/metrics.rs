@@ -272,8 +272,8 @@ fn who_sends_half_a_request_keeps_nobody_from_asking_whether_the_node_is_alive()
         .collect();
     let (status, _) = get(&http, "/livez").unwrap();
     assert_eq!(status, "200");
-    // The oldest of the others have made room. Nobody waited until their time was up: then all of them but eight would be
-    // gone, which were the last to be let in.
+    // The oldest of the others have made room. Nobody waited until their time was up: then all of them but eight would
+    // be gone, which were the last to be let in.
     let is_open = |stream: &&TcpStream| {
         stream.set_nonblocking(true).unwrap();
         stream.peek(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock)

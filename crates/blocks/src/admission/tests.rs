@@ -2,8 +2,8 @@
 //!
 //! `start N DISK [join|replace|MILLISECONDS]` starts node N on a directory, with the reach of that round trip at least.
 //! `crash N` ends it, `copy A B` copies a directory, `A>B` lets node A connect to node B, `group N VERSION VOTERS
-//! [+ LEARNERS]` is what the log of node N says. `pass MILLISECONDS` lets time pass. `keep A` keeps the introduction that
-//! node A would send now, and `late A>B` lets it arrive at node B.
+//! [+ LEARNERS]` is what the log of node N says. `pass MILLISECONDS` lets time pass. `keep A` keeps the introduction
+//! that node A would send now, and `late A>B` lets it arrive at node B.
 
 // tidy: long because each rule of admission has its story.
 

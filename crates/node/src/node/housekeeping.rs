@@ -154,8 +154,8 @@ impl<F: Frontend> Loop<F> {
         {
             warn!(
                 unsaid,
-                "a wall clock is off: {off}. Set it right: keys and sessions expire by those of a majority, and TTL tells \
-                 what is left by the node's own"
+                "a wall clock is off: {off}. Set it right: keys and sessions expire by those of a majority, and TTL \
+                 tells what is left by the node's own"
             );
         }
         match (self.shown.as_ref().and_then(Status::lost_memory), status.lost_memory()) {

@@ -379,19 +379,19 @@ pub fn section(text: &mut String, grid: &Grid, head: &str) {
     let _ = writeln!(
         text,
         "\n## Settings against each other\n\n- {head}\n- {} rounds; in each, both clusters are started anew with \
-         `quorate up`, alone, with empty data directories and three nodes unless another number is said, one after the \
-         other, the other one first in every second round; runs of {}, unless another time is said\n- a ratio is of \
-         two numbers of one round; shown are the median, and the lowest and the highest of the rounds. A bar is met if \
-         every round meets it, and missed if none does; what is never to happen is missed if it has happened \
-         once, at either side; bars were there before the run\n- the reads of `hermes` are measured four times in a round: of \
-         {MANY} ratios and more, shown are the median and where it lies with 95% confidence. The bar is met if all of \
-         that interval meets it, and missed if none of it does. **Rule changed after the run** at commit 0ff6b878, \
-         whose five rounds had 0.96 (0.95 to 1.00), met in 3 of them: each side alone differed by a tenth from one \
-         round to the next\n- the leader has changed if a node has another leader \
-         or ballot after the load than before\n- beside values: one connection to a node that does not lead writes and \
-         reads one value of that length\n- log bytes are those of all records that all \
-         nodes hand to their logs, for each operation; CPU is that of the nodes, for each operation\n- \
-         `cargo xtask compare --ratios` measures it again ([comparison-ratios.csv](comparison-ratios.csv))",
+         `quorate up`, alone, with empty data directories and three nodes unless another number is said, one after \
+         the other, the other one first in every second round; runs of {}, unless another time is said\n- a ratio is \
+         of two numbers of one round; shown are the median, and the lowest and the highest of the rounds. A bar is \
+         met if every round meets it, and missed if none does; what is never to happen is missed if it has happened \
+         once, at either side; bars were there before the run\n- the reads of `hermes` are measured four times in a \
+         round: of {MANY} ratios and more, shown are the median and where it lies with 95% confidence. The bar is met \
+         if all of that interval meets it, and missed if none of it does. **Rule changed after the run** at commit \
+         0ff6b878, whose five rounds had 0.96 (0.95 to 1.00), met in 3 of them: each side alone differed by a tenth \
+         from one round to the next\n- the leader has changed if a node has another leader or ballot after the load \
+         than before\n- beside values: one connection to a node that does not lead writes and reads one value of that \
+         length\n- log bytes are those of all records that all nodes hand to their logs, for each operation; CPU is \
+         that of the nodes, for each operation\n- `cargo xtask compare --ratios` measures it again \
+         ([comparison-ratios.csv](comparison-ratios.csv))",
         PAIRS.iter().map(|pair| pair.rounds(grid)).max().unwrap_or_default(),
         says("runs"),
     );
