@@ -287,6 +287,15 @@ fn page(local: &Local, lab: &Lab) -> String {
     text
 }
 
+/// What an interval says of a bar: it is met if all of it meets it, and missed if none of it does.
+pub fn of_interval((low, high): (f64, f64), meets: impl Fn(f64) -> bool) -> &'static str {
+    match [low, high].map(meets) {
+        [true, true] => "met",
+        [false, false] => "**missed**",
+        [..] => "cannot be judged: the interval holds the bar",
+    }
+}
+
 /// What a reader of these numbers must know: the head of their CSV says it.
 pub fn caveats(text: &mut String, grid: &Grid) {
     let disturbed = "measured again, since others kept processors busy after it";

@@ -10,7 +10,7 @@ use std::time::Duration;
 use quorate_bench::grid::{Grid, MANY, Row, Schema, median_interval, table};
 
 use super::Options;
-use super::page::caveats;
+use super::page::{caveats, of_interval};
 use super::processes::{Process, Result, cpu_seconds, words};
 use super::session::{Measured, Rows, Session, Times, all_served};
 use super::up::{Member, Up};
@@ -177,8 +177,8 @@ const PAIRS: &[Pair] = &[
         load: &["--writes", "0.5", "--keys", "1000", "--connections", "12", "--rate", "600"],
         beside: [Beside::Values("67108864"), Beside::Values("1048576")],
         times: 3,
-        turns: 1,
         rules: &[("p99_us", Bar::AtMost(3.0)), (LEADER_CHANGED, Bar::Never)],
+        ..PAIR
     },
     Pair {
         name: "writes at all of five nodes, 64 connections with 16 under way on each",
@@ -353,14 +353,7 @@ fn verdict(bar: Bar, found: &[f64]) -> [String; 2] {
     let met = found.iter().filter(|number| meets(**number)).count();
     let said = match met {
         _ if found.is_empty() => "not measured".to_owned(),
-        _ if is_many(bar, found) => {
-            let (low, high) = median_interval(found).expect("there are many");
-            match [low, high].map(&meets) {
-                [true, true] => "met".to_owned(),
-                [false, false] => "**missed**".to_owned(),
-                _ => "cannot be judged: the interval holds the bar".to_owned(),
-            }
-        }
+        _ if let Some(interval) = judged_interval(bar, found) => of_interval(interval, meets).to_owned(),
         met if met == found.len() => "met".to_owned(),
         met if met == 0 || matches!(bar, Bar::Never) => "**missed**".to_owned(),
         met => format!("cannot be judged: met in {met} of {} rounds", found.len()),
@@ -368,9 +361,9 @@ fn verdict(bar: Bar, found: &[f64]) -> [String; 2] {
     [wanted, said]
 }
 
-/// Whether the interval of the median is judged.
-fn is_many(bar: Bar, found: &[f64]) -> bool {
-    found.len() >= MANY && !matches!(bar, Bar::Never)
+/// The interval of the median, where that is judged.
+fn judged_interval(bar: Bar, found: &[f64]) -> Option<(f64, f64)> {
+    median_interval(found).filter(|_| found.len() >= MANY && !matches!(bar, Bar::Never))
 }
 
 /// The section of the page that says which bars the ratios meet.
@@ -414,8 +407,7 @@ pub fn section(text: &mut String, grid: &Grid, head: &str) {
                 format!("in {times} of {} rounds", found.len())
             }
             (Some(low), Some(middle), Some(high)) => {
-                let interval = median_interval(&found).filter(|_| is_many(*bar, &found));
-                let (low, high) = interval.unwrap_or((*low, *high));
+                let (low, high) = judged_interval(*bar, &found).unwrap_or((*low, *high));
                 format!("{middle:.2} ({low:.2} to {high:.2})")
             }
             (..) => "-".to_owned(),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use quorate_bench::grid::{Grid, MANY, Row, Schema, median_interval, table};
 use tempfile::TempDir;
 
-use super::page::caveats;
+use super::page::{caveats, of_interval};
 use super::processes::{Result, cpu_seconds, words};
 use super::session::{Measured, Rows, Session, Times};
 use super::systems::{CONNECTIONS, KEYS, PIPELINE};
@@ -184,9 +184,7 @@ fn verdict(ratios: &[f64]) -> [String; 2] {
     };
     let said = match ratios.len() {
         few if few < MANY => "cannot be judged: too few turns",
-        _ if low >= LEAST => "met",
-        _ if high < LEAST => "**missed**",
-        _ => "cannot be judged: the interval holds the bar",
+        _ => of_interval((low, high), |ratio| ratio >= LEAST),
     };
     [format!("{:.3} ({low:.3} to {high:.3})", ratios[(ratios.len() - 1) / 2]), said.to_owned()]
 }
