@@ -13,7 +13,7 @@ use crate::args::{ClientLogin, ClientTls, duration, endpoint, share};
 use crate::certificates;
 use crate::client::{TIMEOUT, Target};
 use crate::failure::Failure;
-use crate::interrupt;
+use crate::signals;
 use crate::users;
 
 pub const EXAMPLES: &str = "Examples:
@@ -230,7 +230,7 @@ pub fn bench(args: Bench) -> Result<(), Failure> {
         )),
         error => Failure::failed(error),
     };
-    let stop = interrupt::flag()?;
+    let stop = signals::interrupt_flag()?;
     let loaded = match (args.load, runs.first()) {
         (true, Some(options)) => Some(quorate_bench::load(options, &stop).map_err(failed)?),
         _ => None,

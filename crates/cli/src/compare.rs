@@ -16,7 +16,7 @@ use serde_json::json;
 
 use crate::args::{duration, share};
 use crate::failure::{Failure, say};
-use crate::{interrupt, protocols, topology};
+use crate::{protocols, signals, topology};
 
 pub const EXAMPLES: &str = "Examples:
   quorate compare                                        bodega, multipaxos and raft, 1% writes, five sites
@@ -80,7 +80,7 @@ pub fn compare(args: Compare) -> Result<(), Failure> {
     let leader =
         leader.map(|site| sites.site(site).map_err(|error| Failure::wrong(format!("--leader: {error}"))));
     let leader = leader.transpose()?;
-    let stop = interrupt::flag()?;
+    let stop = signals::interrupt_flag()?;
     let stopped = || stop.load(Ordering::Relaxed);
     let mut all = Vec::new();
     for protocol in &args.protocols {

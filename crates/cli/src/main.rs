@@ -15,13 +15,13 @@ mod compare;
 mod configuration;
 mod exposure;
 mod failure;
-mod interrupt;
 mod manual;
 mod members;
 mod protocols;
 mod roster;
 mod serve;
 mod service;
+mod signals;
 mod simulate;
 mod status;
 mod stores;
@@ -39,7 +39,7 @@ use failure::{Failure, say};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    interrupt::let_large_writes_fail();
+    signals::let_large_writes_fail();
     // clap prints help and usage errors itself, and exits with 0 or 2.
     let result = match args::parse().command {
         Command::Up(args) => up::up(args),

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 const KILLED: i32 = 130;
 
 /// Set by the first SIGINT or SIGTERM from now on.
-pub fn flag() -> Result<Arc<AtomicBool>, Failure> {
+pub fn interrupt_flag() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         // In this order: the first signal finds the flag unset.

@@ -13,8 +13,8 @@ use quorate_sim::{Options, OptionsError, Summary};
 
 use crate::args::{Replay, Responders, Sim, Simulated};
 use crate::failure::{Failure, say};
-use crate::interrupt;
 use crate::protocols;
+use crate::signals;
 use crate::topology;
 
 fn options(protocol: &dyn AnyProtocol, args: Simulated, runs: u64) -> Result<Options, Failure> {
@@ -58,7 +58,7 @@ pub fn sim(args: Sim) -> Result<(), Failure> {
     let protocol = protocols::choose(&args.run.protocol, &args.run.groups)?.protocol;
     let jobs = args.jobs.or_else(|| std::thread::available_parallelism().ok().map(usize::from));
     let options = options(protocol, args.run, args.runs)?;
-    let asked = interrupt::flag()?;
+    let asked = signals::interrupt_flag()?;
     let summary = campaign(protocol, &options, jobs.unwrap_or(1).max(1), &asked).map_err(Failure::wrong)?;
     write!(stdout(), "{summary}")?;
     if !summary.is_fine() {
@@ -115,7 +115,7 @@ fn explore(args: Sim) -> Result<(), Failure> {
         true => ProgressBar::new_spinner(),
         false => ProgressBar::hidden(),
     };
-    let asked = interrupt::flag()?;
+    let asked = signals::interrupt_flag()?;
     let explored = quorate_explore::explore(protocol, &bounds, &mut |found| {
         bar.set_message(format!("{} states, {} searches before", found.states, found.repeated));
         bar.tick();
