@@ -671,8 +671,8 @@ impl Admission {
         self.name_lost();
         let mut peers = self.memory.peers.clone();
         // Only a voter's disk is replaced.
-        let names_lost = said.stage != Stage::Replacing || self.voters.contains(from);
-        for (node, theirs) in said.peers.iter().filter(|(node, _)| names_lost || **node != from) {
+        let may_retire_own = said.stage != Stage::Replacing || self.voters.contains(from);
+        for (node, theirs) in said.peers.iter().filter(|(node, _)| may_retire_own || **node != from) {
             let mine = peers.entry(*node).or_default();
             merge(mine, theirs, *node == self.me);
         }
