@@ -2,11 +2,12 @@
 //! ([`handshakes`](super::handshakes)) and is gone for good; or, where the protocol lets a member rejoin, it asks to
 //! replace its disk and comes back.
 //!
-//! A disk is damaged only where the rules can help. At most a minority is [impaired](super::impairments) at once,
-//! nodes with damaged disks included. Every member must be admitted: before, nobody has to remember anything. A disk
-//! is rolled back only where every other node durably remembers a later life of it: what nobody remembers nobody can
-//! notice. And a node that replaces its disk needs every other member until it takes part again, so nothing else is
-//! impaired meanwhile, no links are lost, and no other disk is damaged, unless several are to be replaced at once.
+//! A disk is damaged only where the rules can help. At most a minority is [impaired](super::impairments) at once, nodes
+//! with damaged disks included. Every member must be admitted, or replaces its disk: before, nobody has to remember
+//! anything. A disk is rolled back only where every other node durably remembers a later life of it: what nobody
+//! remembers nobody can notice. And a node that replaces its disk needs every other member until it takes part again,
+//! so nothing else is impaired meanwhile, no links are lost, and no other disk is damaged, unless several are to be
+//! replaced at once.
 //!
 //! Or a node asks in vain to replace its disk, because another member is down all the while. Then it has its own disk
 //! back, with which it must not be refused. Only in runs with this kind of fault does a new disk wait until all others
