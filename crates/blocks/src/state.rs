@@ -422,6 +422,11 @@ impl Replicated {
         &self.sessions
     }
 
+    /// Replicated time: the latest that a slot carried.
+    pub fn time(&self) -> Wall {
+        self.time
+    }
+
     /// When the next key expires, if one does.
     pub fn next_expiry(&self) -> Option<Wall> {
         self.store.next_expiry()
@@ -497,8 +502,7 @@ mod tests {
         let increment = Command::Increment { key: Bytes::from_static(b"n"), by: 1 }.to_bytes();
         let value_of = |slot: u64| batch(vec![write(1, increment.clone())], slot);
         let (state, effects) = run(&[batch(vec![open()], 1), value_of(2), value_of(3)]);
-        let reply = Reply::Integer(1).to_bytes();
-        let reply = CommandReply::Encoded(reply);
+        let reply = CommandReply::Encoded(Reply::Integer(1).to_bytes());
         let executed = |slot| Effect::Executed { session: 1, seq: 1, reply: reply.clone(), slot };
         assert_eq!(effects[1..], [executed(2), executed(3)]);
         assert_eq!(state.read_now(&get("n")), value("1"));
@@ -512,14 +516,11 @@ mod tests {
             batch(vec![open(), write(1, put("k", &large, Expiry::Never)), write(2, take.clone())], 1),
             batch(vec![write(3, put("k", "again", Expiry::Never)), write(2, take)], 2),
         ]);
-        let decode = |reply: CommandReply| Reply::from_bytes(reply.into_payload().into_bytes()).unwrap();
-        let replies: Vec<_> = effects[1..]
-            .iter()
-            .map(|effect| match effect {
-                Effect::Executed { reply, .. } => decode(reply.clone()),
-                other => panic!("{other:?}"),
-            })
-            .collect();
+        let told = |effect: &Effect| match effect {
+            Effect::Executed { reply, .. } => Reply::from_bytes(reply.clone().into_payload().into_bytes()),
+            other => panic!("{other:?}"),
+        };
+        let replies: Vec<_> = effects[1..].iter().map(|effect| told(effect).unwrap()).collect();
         let old = Reply::Value(Some(Bytes::from(large)));
         assert_eq!(replies, [Reply::Done, old, Reply::Done, Reply::NotRetained]);
         assert_eq!(state.read_now(&get("k")), value("again"));
@@ -587,8 +588,7 @@ mod tests {
             )
             .collect();
         let (mut state, _) = run(&values);
-        let image = state.freeze();
-        let print = state.fingerprint();
+        let (image, print) = (state.freeze(), state.fingerprint());
         let mut back = Replicated::load(&image).unwrap();
         assert_eq!(back.fingerprint(), print);
         let more =

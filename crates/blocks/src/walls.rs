@@ -23,6 +23,12 @@
 //!   from the own one, that is soon: where no vote or heartbeat tells it anyway, such clocks are asked for again and
 //!   again. Else a proposer whose clock is right might for a second say a time that no clock shows any more, if others
 //!   cannot be heard: what it writes would expire early.
+//! - *Clocks that were ahead and are set right*, those of a majority: replicated time is ahead of them now. If it stood
+//!   still until they have caught up, a key that is to live for a second would live for hours. So a leader goes on from
+//!   what replicated time had come to, at half the rate of its monotonic clock, as far as that is ahead: such a key
+//!   lives for two seconds at most, and one day the clocks have caught up. This is **slewing**, as NTP does it. Each
+//!   leader begins anew, since others may have proposed less than this one would have meanwhile, and keys that were
+//!   written then would end too early.
 //! - *Alone in its group*, a proposer has no other clock than its own.
 //! - *A new leader* has been elected by a majority, and each of those votes told a time.
 //! - *A group that has just changed* may have no majority whose clocks are known yet. Until it has one, what the clocks
@@ -52,6 +58,9 @@ pub const BOUND: Duration = Duration::from_millis(500);
 /// Two monotonic clocks gain or lose less than one part in so many on each other: far more than oscillators do.
 const DRIFT: u32 = 20;
 
+/// By which part of the rate of the own monotonic clock replicated time goes on while it is ahead of all clocks.
+const SLEWED: u32 = 2;
+
 /// How old a reading may be before the clock is asked again, where only [`ClockRequest`]s ask. One that is far from the
 /// own clock is asked for again at once.
 const RENEW: Duration = Duration::from_secs(1);
@@ -76,6 +85,8 @@ pub struct Walls {
     readings: BTreeMap<NodeId, Reading>,
     /// The last that a majority supported, by the own monotonic clock, at least and at most.
     supported: Option<(Time, (Wall, Wall))>,
+    /// As a leader: what replicated time had come to, and when, by the own monotonic clock.
+    slewed: Option<(Time, Wall)>,
     /// From each request to its answer, for operators.
     round_trips: BTreeMap<NodeId, DurationHistogram>,
 }
@@ -180,13 +191,34 @@ impl Walls {
         Some((reached(&|node| Some(shows(node)?.0))?, reached(&|node| Some(shows(node)?.1))?))
     }
 
+    /// This replica begins to lead a group whose replicated time has come to this.
+    pub fn lead(&mut self, now: Time, replicated: Wall) {
+        if !mutation::active("walls/slews-on-from-a-former-leadership") {
+            self.slewed = None;
+        }
+        self.follow(now, replicated);
+    }
+
+    /// Replicated time has come to this. A leader says so with each heartbeat.
+    pub fn follow(&mut self, now: Time, replicated: Wall) {
+        if self.slewed(now).is_none_or(|slewed| slewed < replicated) {
+            self.slewed = Some((now, replicated));
+        }
+    }
+
+    /// The least that a leader proposes, whatever the clocks of a majority show.
+    fn slewed(&self, now: Time) -> Option<Wall> {
+        self.slewed.map(|(at, wall)| later(wall, now.since(at) / SLEWED))
+    }
+
     /// The time to propose; `None`: too few clocks are known.
     pub fn time(&self, own: Own, reached: Reached<'_>) -> Option<Wall> {
         if mutation::active("walls/own-clock-only") {
             return Some(own.wall);
         }
         let (earliest, latest) = self.supported(own, reached)?;
-        Some(own.wall.clamp(earlier(earliest, BOUND), later(latest, BOUND)))
+        let time = own.wall.clamp(earlier(earliest, BOUND), later(latest, BOUND));
+        Some(self.slewed(own.now).map_or(time, |slewed| slewed.max(time)))
     }
 
     /// For operators: how long answers take, and how the own wall clock stands to what a majority's show; in words,
@@ -338,6 +370,39 @@ mod tests {
         for (wall, now, nodes, expected) in table {
             let time = walls.time(own(wall, now), &of(nodes));
             assert_eq!(time.map(Wall::millis), Some(expected), "{wall} at {now} of {nodes}");
+        }
+    }
+
+    #[test]
+    fn a_leader_slews_while_replicated_time_is_ahead_of_the_clocks_of_a_majority() {
+        let (mut walls, hour) = (Walls::default(), 3_600_000);
+        // moment, by the own monotonic clock; whether it begins to lead; replicated time; the own clock → is proposed
+        let table = [
+            ("clocks are right", 1000, true, hour, hour + 10, hour + 10),
+            ("and go on", 3000, false, hour + 1900, hour + 2010, hour + 2010),
+            ("replicated time is ahead", 4000, false, 2 * hour, hour + 3010, 2 * hour),
+            ("at half the rate", 5000, false, 2 * hour, hour + 4010, 2 * hour + 500),
+            (
+                "of what it has proposed less is executed",
+                6000,
+                false,
+                2 * hour + 400,
+                hour + 5010,
+                2 * hour + 1000,
+            ),
+            ("another has led", 8000, true, 2 * hour + 700, hour + 7010, 2 * hour + 700),
+            ("from there", 9000, false, 2 * hour + 700, hour + 8010, 2 * hour + 1200),
+            ("and from another's slot", 10_000, false, 2 * hour + 5000, hour + 9010, 2 * hour + 5000),
+            ("clocks have caught up", 20_000, false, 2 * hour + 9000, 2 * hour + 10_001, 2 * hour + 10_001),
+            ("and stay", 21_000, false, 2 * hour + 10_001, 2 * hour + 11_001, 2 * hour + 11_001),
+        ];
+        for (what, now, begins, replicated, wall, proposed) in table {
+            match begins {
+                true => walls.lead(at(now), Wall::from_millis(replicated)),
+                false => walls.follow(at(now), Wall::from_millis(replicated)),
+            }
+            let time = walls.time(own(wall, now), &of(1));
+            assert_eq!(time, Some(Wall::from_millis(proposed)), "{what}");
         }
     }
 

@@ -6,7 +6,8 @@
 //! [`AGE`] before, and a reading says no more than how far the clock has come since if it was not set. The key is due
 //! when some node that proposes, or answers a read, shows a time to live more than that. So it may vanish from the
 //! first instant on at which any clock shows the least that any could be taken to show while it was put, and its time
-//! to live more. In this form linearizability judges it: see the [model](super::linearizability).
+//! to live more; or at which a leader says so that slews, because replicated time is ahead of the clocks. In this form
+//! linearizability judges it: see the [model](super::linearizability).
 //!
 //! It must be gone when all clocks show more, for some time, than the most that any has ever shown until the put was
 //! answered (replicated time never goes back, so that may have been its stamp) and its time to live. Reads that may be
@@ -178,6 +179,19 @@ mod tests {
         };
         assert!(expires(3500, 4600) && !expires(3500, 4400));
         assert!(!expires(2900, 5400) && expires(2900, 5600), "it was read again since");
+    }
+
+    #[test]
+    fn a_leader_slews_while_all_clocks_are_behind_replicated_time() {
+        // Until 4100 ms it shows the truth, then it is an hour behind.
+        let walls = WallClocks::new([vec![(0, 0), (4100 * MILLISECOND, -3600 * SECOND as i64)]]);
+        let may_be_gone = |at: u64| {
+            let text = format!(
+                "1 4000 4010 put \"x\" \"v\" always in 1000 no = done\n2 {at} {at} get \"x\" = value none"
+            );
+            linearizability::check(&timed(&history(&text), Some(&walls))).is_ok()
+        };
+        assert!(may_be_gone(5820) && !may_be_gone(5780), "900 ms more from 4100 on");
     }
 
     #[test]

@@ -9,6 +9,12 @@ pub struct WallClocks {
     clocks: Vec<Vec<(Nanos, i64)>>,
 }
 
+/// How long time takes at least to go on by so much while it is slewed: at half the rate of a monotonic clock, which
+/// gains little on true time.
+fn slewed(by: Nanos) -> Nanos {
+    by.saturating_mul(19) / 10
+}
+
 impl WallClocks {
     /// Each of them by how much it is off in nanoseconds, from true time 0 on and again from each of its jumps on.
     pub fn new<C: IntoIterator<Item = (Nanos, i64)>>(clocks: impl IntoIterator<Item = C>) -> WallClocks {
@@ -34,13 +40,14 @@ impl WallClocks {
         shown.map(|(_, end, offset)| (end - 1).min(to) as i64 + offset).max().expect("there are clocks")
     }
 
-    /// The first instant at which any of them shows `time` or later.
+    /// The first instant at which any of them shows `time` or later; or a leader does that slews, from what one of
+    /// them showed before it was set back.
     pub fn first(&self, time: i64) -> Nanos {
-        let reached = self.stretches().filter_map(|(start, end, offset)| {
+        let reached = self.stretches().map(|(start, end, offset)| {
             let at = start.max(u64::try_from(time.saturating_sub(offset)).unwrap_or(0));
-            (at < end).then_some(at)
+            if at < end { at } else { end.saturating_add(slewed(at - end)) }
         });
-        reached.min().expect("the last stretch has no end")
+        reached.min().expect("there are clocks")
     }
 
     /// From when on, until when, and how much a clock is off.

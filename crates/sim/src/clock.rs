@@ -348,7 +348,11 @@ mod tests {
             assert!((least - 11..=least).contains(&millis(walls.least(from, to))), "{least}");
             assert!((most..most + 11).contains(&millis(walls.most(to))), "{most}");
             let first = walls.first((most + 20) * MILLISECOND as i64);
-            assert!(first > to && within(first).any(|shown| shown >= most + 20));
+            let before: Vec<_> = (0..first).step_by(step).collect();
+            assert!(before.iter().all(|at| within(*at).all(|shown| shown < most + 20)));
+            let slewed = |at: u64| within(at).max().unwrap() + ((first - at) / MILLISECOND / 2) as i64;
+            let comes_near = |at: u64| slewed(at) >= most + 20 - 2 * 11;
+            assert!(comes_near(first) || before.iter().any(|at| comes_near(*at)), "{first}");
         }
     }
 

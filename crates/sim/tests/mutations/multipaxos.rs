@@ -92,6 +92,14 @@ fn keys_that_are_due_and_still_show() {
     assert_goes_wrong("multipaxos", "store/due-keys-visible", text, shows);
 }
 
+/// Another has led meanwhile.
+#[test]
+fn a_leader_that_slews_on_from_a_former_leadership() {
+    let text = trace!("paxos/multipaxos", "clocks-that-were-ahead");
+    let expires = |text: &str| text.contains("p1 #8 = Value(None)");
+    assert_goes_wrong("multipaxos", "walls/slews-on-from-a-former-leadership", text, expires);
+}
+
 #[test]
 fn an_image_without_the_limit_on_the_data() {
     let text = trace!("paxos/multipaxos", "limit-on-the-data");
