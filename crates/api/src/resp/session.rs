@@ -533,8 +533,14 @@ impl Session {
         // And a backup holds what was acknowledged, wherever the connection reads.
         let shape = &self.replies.ask_of(ticket).shape;
         let is_backup = matches!(shape, Shape::Backup);
-        let misses_nothing =
-            is_backup || matches!(shape, Shape::Watch { .. } | Shape::Users | Shape::Synchronized);
+        let misses_nothing = is_backup
+            || matches!(
+                shape,
+                Shape::Watch { .. }
+                    | Shape::Users
+                    | Shape::Synchronized
+                    | Shape::Exec { misses_nothing: true, .. }
+            );
         // Whoever changes users is judged by them from the reply on.
         let is_shown = (is_backup || users::are_changed_by(decoded)) && context.node.has_total_order();
         let is_free = access == Access::Read && !misses_nothing;

@@ -63,8 +63,9 @@ pub(super) enum Shape {
     Managed,
     /// Parameters, with the settings that the group tells.
     Parameters(Parameters),
-    /// The replies of a transaction.
-    Exec(Vec<Part>),
+    /// The replies of a transaction. With `misses_nothing`, what it reads is asked of the group wherever the connection
+    /// reads.
+    Exec { parts: Vec<Part>, misses_nothing: bool },
 }
 
 /// What of a hash is asked for.
@@ -292,8 +293,8 @@ impl Shape {
             (Shape::Watch { .. }, Reply::Versions(_)) | (Shape::Synchronized, Reply::Integer(_)) => {
                 writer.ok()
             }
-            (Shape::Exec(_), Reply::Batch(None)) => writer.null_array(),
-            (Shape::Exec(parts), Reply::Batch(Some(replies))) => exec(parts, replies, writer, around),
+            (Shape::Exec { .. }, Reply::Batch(None)) => writer.null_array(),
+            (Shape::Exec { parts, .. }, Reply::Batch(Some(replies))) => exec(parts, replies, writer, around),
             // Replies come over the network: another version's store might answer so.
             _ => writer.error(UNEXPECTED),
         }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use quorate_api::resp::{Limits, Resp, Session};
 use quorate_core::{
-    Access, Failure, FeatureLevel, Member, Members, NodeId, Outcome, PeerStatus, Request, Sample, Status,
-    Time, Wall, Wire,
+    Access, Consistency, Failure, FeatureLevel, Member, Members, NodeId, Outcome, PeerStatus, Request,
+    Sample, Status, Time, Wall, Wire,
 };
 use quorate_node::Output;
 use quorate_node::frontend::{Described, Frontend, NodeView, SessionContext, SlowRequest, Ticket};
@@ -41,6 +41,8 @@ pub struct Node {
     pub denials: Cell<usize>,
     /// What the builds of connected members know, where the feature level is looked at.
     pub known_levels: Option<BTreeMap<NodeId, FeatureLevel>>,
+    /// What holds of its reads.
+    pub consistency: Consistency,
 }
 
 /// A connection to it.
@@ -70,6 +72,7 @@ struct View<'a> {
     role: &'static str,
     denials: &'a Cell<usize>,
     known_levels: &'a Option<BTreeMap<NodeId, FeatureLevel>>,
+    consistency: Consistency,
 }
 
 /// Where clients connect from.
@@ -85,6 +88,9 @@ impl NodeView for View<'_> {
     }
     fn has_total_order(&self) -> bool {
         true
+    }
+    fn consistency(&self) -> Consistency {
+        self.consistency
     }
     fn applied(&self) -> u64 {
         self.applied.unwrap_or(9)
@@ -173,6 +179,7 @@ impl Node {
             now: 1,
             denials,
             known_levels: None,
+            consistency: Consistency::Linearizable,
         }
     }
 
@@ -201,6 +208,7 @@ impl Node {
                 role: self.role,
                 denials: &self.denials,
                 known_levels: &self.known_levels,
+                consistency: self.consistency,
             },
         };
         let session = self.resp.open(self.connections, Some(CLIENT.parse().unwrap()), &mut context);
@@ -309,6 +317,7 @@ impl Node {
                 role: self.role,
                 denials: &self.denials,
                 known_levels: &self.known_levels,
+                consistency: self.consistency,
             },
         };
         call(&mut self.resp, &mut connection.session, &mut connection.input, &mut context);

@@ -1,7 +1,7 @@
 //! Where reads are served in each mode, and what waits for what there.
 
 use quorate_api::resp::{Limits, ReadMode};
-use quorate_core::{Access, Outcome, Wire};
+use quorate_core::{Access, Consistency, Outcome, Staleness, Wire};
 use quorate_store::Reply;
 
 use crate::harness::{Connection, Node};
@@ -88,4 +88,45 @@ fn what_is_kept_for_a_client_counts_its_transaction() {
     assert!(node.resp.held(connection.session()) > value.len());
     node.ask(&mut connection, b"DISCARD\r\n");
     assert_eq!(node.resp.held(connection.session()), 0);
+}
+
+/// What a connection asks of the group, when it has sent this and its WATCH was answered.
+fn accesses(node: &mut Node, connection: &mut Connection, words: &str) -> Vec<Access> {
+    node.send(connection, words.replace("; ", "\r\n").as_bytes());
+    if words.starts_with("WATCH") {
+        node.execute_all(connection);
+        connection.written();
+        node.send(connection, b"MULTI\r\nGET k\r\nEXEC\r\n");
+    }
+    connection.asked.iter().map(|(_, request)| request.access).collect()
+}
+
+#[test]
+fn a_transaction_whose_reads_must_miss_nothing_is_asked_of_the_group() {
+    for (read_mode, words, expected) in [
+        (ReadMode::Local, "MULTI; GET k; EXEC; ", &[][..]),
+        (ReadMode::Local, "WATCH k; ", &[Access::Read]),
+        (ReadMode::Sequential, "WATCH k; ", &[Access::Read]),
+        (ReadMode::Linearizable, "MULTI; GET k; CLIENT READMODE local; EXEC; ", &[Access::Read]),
+        (ReadMode::Linearizable, "MULTI; GET k; CLIENT READMODE sequential; EXEC; ", &[Access::Read]),
+        (ReadMode::Linearizable, "MULTI; GET k; CLIENT READMODE bounded=9; EXEC; ", &[Access::Read]),
+        (ReadMode::Local, "MULTI; CLIENT READMODE linearizable; GET k; EXEC; ", &[Access::Read]),
+    ] {
+        let (mut node, mut connection) = node(read_mode);
+        node.applied = Some(9);
+        assert_eq!(accesses(&mut node, &mut connection, words), expected, "{read_mode}: {words}");
+    }
+}
+
+#[test]
+fn a_transaction_that_synchronizes_misses_nothing() {
+    let (mut node, mut connection) = node(ReadMode::Linearizable);
+    node.consistency = Consistency::Sequential;
+    let latest = Access::Within(Staleness::Versions(0));
+    let sync = "QUORATE SYNC; ";
+    assert_eq!(accesses(&mut node, &mut connection, sync), [latest]);
+    let (mut node, mut connection) = self::node(ReadMode::Linearizable);
+    node.consistency = Consistency::Sequential;
+    let synchronized = "MULTI; QUORATE SYNC; GET k; EXEC; ";
+    assert_eq!(accesses(&mut node, &mut connection, synchronized), [latest]);
 }

@@ -139,11 +139,14 @@ fn exec(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
         }
         return Ok(Step::Answered);
     }
-    let is_changed = before.resp3 != call.state.resp3
-        || before.client != *client(call)
-        || before.read_mode != call.state.read_mode;
+    let changes_mode = before.read_mode != call.state.read_mode;
+    let is_changed = before.resp3 != call.state.resp3 || before.client != *client(call) || changes_mode;
+    // What WATCH found was the group's, reads before a change of the mode are in the mode before it, and those behind
+    // QUORATE SYNC see what was acknowledged before.
+    let syncs = |part: &Part| matches!(part, Part::Store { shape: Shape::Synchronized, .. });
+    let misses_nothing = !watched.is_empty() || changes_mode || parts.iter().any(syncs);
     if is_changed && !watched.is_empty() {
         call.state.undecided = Some(Box::new(before));
     }
-    Ok(Step::Ask(Command::Batch { watched, commands }, Shape::Exec(parts)))
+    Ok(Step::Ask(Command::Batch { watched, commands }, Shape::Exec { parts, misses_nothing }))
 }
