@@ -151,6 +151,8 @@ pub struct Summary {
     pub faults: Counts,
     /// Histories on which the linearizability checker gave up.
     pub undecided: u64,
+    /// Runs that ended early since nobody owed anything any more ([`Run::group_lost`]).
+    pub groups_lost: u64,
     /// The longest that somebody waited for a write and none was answered, once nothing more failed; and in which seed,
     /// the lowest if there are several.
     pub longest_wait: (Duration, Reverse<u64>),
@@ -169,6 +171,7 @@ impl Summary {
         self.checkpoints += run.checkpoints;
         self.faults.merge(&run.faults);
         self.undecided += u64::from(run.undecided);
+        self.groups_lost += u64::from(run.group_lost);
         self.longest_wait =
             self.longest_wait.max((Duration::from_nanos(run.longest_wait), Reverse(run.seed)));
     }
@@ -185,6 +188,7 @@ impl Summary {
         self.checkpoints += other.checkpoints;
         self.faults.merge(&other.faults);
         self.undecided += other.undecided;
+        self.groups_lost += other.groups_lost;
         self.longest_wait = self.longest_wait.max(other.longest_wait);
         self.failures.extend(other.failures);
         self.failures.sort_by_key(|failure| failure.seed);
@@ -222,6 +226,9 @@ impl fmt::Display for Summary {
         row("  in seed", seed.to_string())?;
         if self.undecided > 0 {
             row("undecided histories", self.undecided.to_string())?;
+        }
+        if self.groups_lost > 0 {
+            row("groups lost", self.groups_lost.to_string())?;
         }
         row("violations", self.failures.len().to_string())?;
         for failure in &self.failures {

@@ -62,6 +62,9 @@ pub struct Run {
     /// Whether the linearizability checker gave up on the history: its keys are tied by many operations on several of
     /// them whose outcome is unknown. Nothing is known to be wrong with it.
     pub undecided: bool,
+    /// Whether the run ended without its end, since nobody owed anything any more: a majority of the changed group was
+    /// lost, or nobody was known to have the data.
+    pub group_lost: bool,
     /// What went wrong.
     pub violation: Option<Violation>,
     /// The longest that somebody waited for a write and none was answered, once nothing more failed.
@@ -120,7 +123,8 @@ pub(crate) fn finish(mut cluster: Cluster, options: &Options, seed: u64) -> Run 
         true => cluster.furthest.max(NEAR) * SLOWNESS,
         false => cluster.furthest,
     };
-    if let Err(panic) = panics::catch(|| drive(&mut cluster, end, furthest)) {
+    let mut group_lost = false;
+    if let Err(panic) = panics::catch(|| group_lost = drive(&mut cluster, end, furthest)) {
         cluster.fail("assertion", panic);
     }
     let (history, undecided) = judge(&mut cluster, options.founded);
@@ -134,6 +138,7 @@ pub(crate) fn finish(mut cluster: Cluster, options: &Options, seed: u64) -> Run 
         plan: cluster.plan.clone(),
         digest: cluster.trace.digest(),
         undecided,
+        group_lost,
         longest_wait: cluster.service.longest_wait(),
         violation: cluster.violation.take(),
         history,
@@ -335,7 +340,8 @@ fn schedule(cluster: &mut Cluster, options: &Options) {
     cluster.queue.push(POLL, Event::Poll);
 }
 
-fn drive(cluster: &mut Cluster, end: Nanos, furthest: Nanos) {
+/// Lets everything happen. Whether that ended because nobody owes anything any more.
+fn drive(cluster: &mut Cluster, end: Nanos, furthest: Nanos) -> bool {
     let mut stage = Stage::Faults;
     while cluster.violation.is_none() && !matches!(stage, Stage::Done | Stage::GroupLost) {
         let (at, event) = cluster.queue.pop().expect("a poll is always scheduled");
@@ -356,6 +362,7 @@ fn drive(cluster: &mut Cluster, end: Nanos, furthest: Nanos) {
     if cluster.violation.is_none() {
         cluster.finish_checks(stage == Stage::GroupLost);
     }
+    stage == Stage::GroupLost
 }
 
 fn poll(cluster: &mut Cluster, stage: Stage, end: Nanos, furthest: Nanos) -> Stage {

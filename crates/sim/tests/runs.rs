@@ -14,6 +14,7 @@ use quorate_sim::{Options, run, sim};
 fn assert_passes(protocol: &str, options: &Options) {
     let summary = sim(named(protocol), options, &mut |_| {}).unwrap();
     assert!(summary.is_fine(), "{summary}");
+    assert!(summary.undecided + summary.groups_lost <= 1 + options.runs / 20, "not judged: {summary}");
 }
 
 #[test]
