@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use load::Load;
 use quorate_client::{Client, Value};
-use support::{Cluster, PATIENCE, wait_for};
+use support::{Cluster, Node, PATIENCE, wait_for};
 
 /// Runs a command of the command line against some nodes: what it prints.
 fn quorate(cluster: &Cluster, nodes: &[usize], words: &[&str]) -> String {
@@ -93,6 +93,17 @@ fn replace_every_member(protocol: &str) {
     }
     for node in &mut cluster.nodes[..3] {
         node.wait_for_line(&["no member of the group any more"]);
+    }
+    // What they know of users is old, and so is a proxy's, which has no state: both wait for none of their own.
+    let client = |node: &Node| Client::connect([node.resp.as_str()], Duration::from_secs(10)).unwrap();
+    for node in [&cluster.nodes[0], &cluster.nodes[2], &proxy] {
+        client(node).command(&["ACL", "SETUSER", "eve", "on", ">secret"]).unwrap();
+        client(node).command(&["AUTH", "eve", "secret"]).unwrap();
+        client(&cluster.nodes[3]).command(&["ACL", "DELUSER", "eve"]).unwrap();
+        // A copy of what the group has told is good for a second.
+        let is_refused = || client(node).command(&["AUTH", "eve", "secret"]).err();
+        let refused = wait_for("the user to be gone", is_refused).to_string();
+        assert!(refused.contains("WRONGPASS"), "{refused}");
     }
     // It left while 2 and 3 were members, and has heard no more: the others know better, and answer.
     let left = quorate(&cluster, &[0], &["member", "list"]);

@@ -161,6 +161,11 @@ pub trait NodeView {
     }
     /// Whether it has such a state.
     fn has_state(&self) -> bool;
+    /// Whether that state comes to show what the group executes: not where there is none, nor while the node is no
+    /// member. One that has left keeps what it had then, for ever.
+    fn follows(&self) -> bool {
+        self.has_state()
+    }
     /// Whether all writes are executed in one order, so that a slot tells what this node's state shows.
     fn has_total_order(&self) -> bool;
     /// What holds of replies to reads that do not say themselves what they may miss.

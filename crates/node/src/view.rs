@@ -52,6 +52,10 @@ impl NodeView for View<'_> {
         self.machines.has_replica()
     }
 
+    fn follows(&self) -> bool {
+        self.has_state() && is_member(self.machines.directory.standing())
+    }
+
     fn has_total_order(&self) -> bool {
         self.constants.can.total_order
     }
@@ -165,12 +169,18 @@ impl NodeView for View<'_> {
     }
 }
 
+fn is_member(standing: Standing) -> bool {
+    matches!(standing, Standing::Voter | Standing::Learner)
+}
+
 /// Whether the state of a replica tells who the users are. One that was not in the group, or whose disk was lost,
-/// begins with nothing, and in that everybody may do everything. `now`: its role, and what it has executed.
+/// begins with nothing, and in that everybody may do everything; one that has left hears of no change any more. `now`:
+/// its role, and what it has executed.
 fn tell_users(standing: Standing, replaces: bool, now: impl Fn() -> (&'static str, u64)) -> bool {
     match standing {
         Standing::Voter => !replaces || now().0 != REJOINING,
-        Standing::Learner | Standing::Joining | Standing::Left | Standing::Client => now().1 > 0,
+        Standing::Learner => now().1 > 0,
+        Standing::Joining | Standing::Left | Standing::Client => false,
     }
 }
 
@@ -188,5 +198,6 @@ mod tests {
         assert!(
             !told(Standing::Learner, false, "learner", 0) && told(Standing::Learner, false, "learner", 1)
         );
+        assert!(!told(Standing::Left, false, "follower", 9) && !told(Standing::Joining, false, "learner", 9));
     }
 }

@@ -128,6 +128,8 @@ struct Ask {
     outcome: Option<Outcome>,
     /// What the client is told in the place of its outcome.
     refusal: Option<Box<str>>,
+    /// Whether it may change who may ask for what.
+    changes_users: bool,
     /// Replies that were known at once to requests that came after this one.
     after: Option<Box<Output>>,
 }
@@ -367,6 +369,9 @@ impl Session {
                 self.state.read_mode = before.read_mode;
                 shared.clients.insert(self.state.connection, before.client);
             }
+            if ask.changes_users {
+                shared.acl.on_changed(context.now);
+            }
             let mut writer = Writer { out: context.output, resp3: ask.resp3 };
             let mut around = Surroundings {
                 clock: shared.clock,
@@ -542,7 +547,9 @@ impl Session {
                     | Shape::Exec { misses_nothing: true, .. }
             );
         // Whoever changes users is judged by them from the reply on.
-        let is_shown = (is_backup || users::are_changed_by(decoded)) && context.node.has_total_order();
+        let changes_users = users::are_changed_by(decoded);
+        let waits =
+            mode == ReadMode::Sequential || (is_backup || changes_users) && context.node.has_total_order();
         let is_free = access == Access::Read && !misses_nothing;
         if is_free
             && self.reads_own_state(context)
@@ -557,22 +564,24 @@ impl Session {
             }
             _ => access,
         };
+        self.replies.ask_of(ticket).changes_users = changes_users;
         let deadline = context.now + shared.limits.timeout;
         let stream = self.state.connection;
         let request = Request { stream, command, access, deadline, after: 0 };
-        match mode {
-            ReadMode::Sequential => context.ask_shown(ticket, request),
-            _ if is_shown => context.ask_shown(ticket, request),
-            ReadMode::Linearizable | ReadMode::Local | ReadMode::Bounded(_) => context.ask(ticket, request),
+        // A state that follows nobody would never show it.
+        match waits && context.node.follows() {
+            true => context.ask_shown(ticket, request),
+            false => context.ask(ticket, request),
         }
     }
 
     /// Whether the node's own state answers reads: it is to show all that the connection was told of, or to be read as
-    /// it is.
+    /// it is. Where the node is no member, the members answer.
     fn reads_own_state(&mut self, context: &SessionContext<'_>) -> bool {
         let state = &mut self.state;
         match state.read_mode {
             ReadMode::Linearizable | ReadMode::Bounded(_) => return false,
+            _ if !context.node.follows() => return false,
             ReadMode::Local => return true,
             ReadMode::Sequential => {}
         }
@@ -673,6 +682,7 @@ impl Replies {
             resp3,
             outcome: None,
             refusal: None,
+            changes_users: false,
             after: None,
         });
         self.next += 1;

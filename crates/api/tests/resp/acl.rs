@@ -470,3 +470,21 @@ fn a_new_cluster_begins_with_the_users_of_the_file_before_it_serves() {
     assert_eq!(ask(&mut again, &mut connection, "GET k"), NOAUTH);
     assert_eq!(ask(&mut again, &mut connection, "AUTH root second"), "+OK\r\n");
 }
+
+#[test]
+fn a_node_that_has_left_its_group_asks_who_the_users_are() {
+    let mut node = Node::new();
+    let mut connection = node.connect();
+    node.ask(&mut connection, b"ACL SETUSER eve on >secret ~* +@all\r\n");
+    node.follows = false;
+    node.send(&mut connection, b"AUTH eve secret\r\n");
+    assert_eq!((connection.asked.len(), connection.written().as_str()), (1, ""), "its own state is old");
+    assert_eq!(node.settle(&mut connection), b"+OK\r\n");
+    // Whoever changes them is judged by that at once.
+    node.now += 1;
+    let mut other = node.connect();
+    let changed = node.ask(&mut connection, b"ACL DELUSER eve\r\nPING\r\n");
+    assert!(changed.starts_with(":1\r\n"), "{changed}");
+    let refused = node.ask(&mut other, b"AUTH eve secret\r\n");
+    assert!(refused.starts_with("-WRONGPASS"), "{refused}");
+}

@@ -43,6 +43,8 @@ pub struct Node {
     pub known_levels: Option<BTreeMap<NodeId, FeatureLevel>>,
     /// What holds of its reads.
     pub consistency: Consistency,
+    /// Whether its own state follows the group.
+    pub follows: bool,
 }
 
 /// A connection to it.
@@ -73,6 +75,7 @@ struct View<'a> {
     denials: &'a Cell<usize>,
     known_levels: &'a Option<BTreeMap<NodeId, FeatureLevel>>,
     consistency: Consistency,
+    follows: bool,
 }
 
 /// Where clients connect from.
@@ -88,6 +91,9 @@ impl NodeView for View<'_> {
     }
     fn has_total_order(&self) -> bool {
         true
+    }
+    fn follows(&self) -> bool {
+        self.follows
     }
     fn consistency(&self) -> Consistency {
         self.consistency
@@ -180,6 +186,7 @@ impl Node {
             denials,
             known_levels: None,
             consistency: Consistency::Linearizable,
+            follows: true,
         }
     }
 
@@ -209,6 +216,7 @@ impl Node {
                 denials: &self.denials,
                 known_levels: &self.known_levels,
                 consistency: self.consistency,
+                follows: self.follows,
             },
         };
         let session = self.resp.open(self.connections, Some(CLIENT.parse().unwrap()), &mut context);
@@ -318,6 +326,7 @@ impl Node {
                 denials: &self.denials,
                 known_levels: &self.known_levels,
                 consistency: self.consistency,
+                follows: self.follows,
             },
         };
         call(&mut self.resp, &mut connection.session, &mut connection.input, &mut context);

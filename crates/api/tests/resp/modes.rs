@@ -130,3 +130,19 @@ fn a_transaction_that_synchronizes_misses_nothing() {
     let synchronized = "MULTI; QUORATE SYNC; GET k; EXEC; ";
     assert_eq!(accesses(&mut node, &mut connection, synchronized), [latest]);
 }
+
+#[test]
+fn where_a_node_is_no_member_the_members_answer_and_nothing_waits_for_its_own_state() {
+    for read_mode in [ReadMode::Linearizable, ReadMode::Sequential, ReadMode::Local] {
+        let (mut node, mut connection) = node(read_mode);
+        // It was a member, and is a proxy alone by now.
+        node.ask(&mut connection, b"SET k 1\r\n");
+        (node.follows, node.applied, connection.shown) = (false, Some(1), 0);
+        let asked = accesses(&mut node, &mut connection, "GET k; SET k 2; ACL SETUSER ann on; ");
+        assert_eq!(asked[0], Access::Read, "{read_mode}");
+        node.settle(&mut connection);
+        assert_eq!(connection.shown, 0, "{read_mode}");
+        let begun = node.ask(&mut connection, b"QUORATE BACKUP BEGIN\r\n");
+        assert!(begun.starts_with("-ERR this node is no member of the group"), "{begun}");
+    }
+}

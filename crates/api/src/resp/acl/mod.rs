@@ -116,6 +116,8 @@ pub(super) struct Acl {
     changes: u64,
     /// When the group told that, to a process that has no state of its own.
     told: Option<Time>,
+    /// When a change of users was answered here last: what was asked before may lack it.
+    changed: Option<Time>,
     /// Whether the node's own state tells.
     knows: bool,
     /// The turn of the node's loop in which that was looked at.
@@ -132,6 +134,7 @@ impl Acl {
             open: false,
             changes: 0,
             told: None,
+            changed: None,
             knows: false,
             turn: None,
             first,
@@ -149,7 +152,7 @@ impl Acl {
         }
         self.turn = turn;
         let read = |command: &Command| Reply::from_bytes(node.read(&command.to_bytes())?).ok();
-        let tells = self.knows || node.knows_users();
+        let tells = node.follows() && (self.knows || node.knows_users());
         let own = tells.then(|| read(&Command::UserChanges)).flatten();
         // A state that has yet to come as far as what the group has told does not count.
         let Some(Reply::Integer(changes)) = own else { return self.knows = false };
@@ -169,6 +172,11 @@ impl Acl {
             self.learn(changes, users);
         }
         self.told = self.told.max(Some(asked));
+    }
+
+    /// A change of users was answered now: whoever has asked for it is judged by it from then on.
+    pub(super) fn on_changed(&mut self, now: Time) {
+        self.changed = Some(now);
     }
 
     fn learn(&mut self, changes: u64, users: Vec<(Bytes, User)>) {
@@ -194,7 +202,7 @@ impl Acl {
             };
         }
         match self.told {
-            Some(told) if now.since(told) <= COPY_LASTS => Knowledge::Current,
+            Some(told) if now.since(told) <= COPY_LASTS && Some(told) >= self.changed => Knowledge::Current,
             Some(_) => Knowledge::Old,
             None => Knowledge::None,
         }

@@ -57,6 +57,11 @@ fn backup(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
                             for BEGIN LOCAL"
                     .into());
             }
+            if !call.node.follows() {
+                return Err("ERR this node is no member of the group, and does not have everything: ask a member, or \
+                            for BEGIN LOCAL"
+                    .into());
+            }
             // A count has to do with all keys: where there is no common order, it is executed behind all writes.
             Ok(Step::Ask(Command::Count, Shape::Backup))
         }
