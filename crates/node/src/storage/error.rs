@@ -8,6 +8,8 @@ use quorate_core::{FeatureLevel, NodeId};
 use rustix::io::Errno;
 use thiserror::Error;
 
+use super::files::STAY;
+
 /// The system failed to read or write a file. For a log that runs this is final: after a failed write or sync
 /// nobody knows what is on the disk, and asking again would only hide it.
 #[derive(Clone, Debug, Error)]
@@ -44,7 +46,7 @@ impl Failure {
 }
 
 fn advice(doing: &str, source: &io::Error, path: &std::path::Path) -> String {
-    let home = path.parent().unwrap_or(path).display();
+    let home = path.parent().filter(|_| doing != STAY).unwrap_or(path).display();
     match source.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             format!(

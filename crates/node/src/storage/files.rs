@@ -7,13 +7,12 @@
 //! created, renamed and removed are durable after `sync_names`; a rename is atomic; a crash leaves each 512-byte
 //! sector of a file as one of its writes left it (new, old, or one between), whatever happened to its neighbours.
 
-use std::fs::OpenOptions;
 use std::io::{self, IoSlice};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, FallocateFlags, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, StatxFlags};
 
 use super::blocks::BLOCK;
 use super::error::Failure;
@@ -37,6 +36,10 @@ pub(super) trait Files: Send + Sync {
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes names durable.
     fn sync_names(&self) -> io::Result<()>;
+    /// Fails unless the next opening, which finds the directory by its path, will find this one.
+    fn find_again(&self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// One open file.
@@ -60,6 +63,9 @@ pub(super) trait File: Send + Sync {
 /// How many parts one write may have (Linux: `IOV_MAX`).
 const PARTS: usize = 1024;
 
+/// What is done in a directory whose path no longer leads to it; see [`Failure::doing`].
+pub(super) const STAY: &str = "go on in";
+
 /// A directory whose errors say which file.
 #[derive(Clone)]
 pub(super) struct Dir {
@@ -76,34 +82,42 @@ impl Dir {
         self.path.join(name)
     }
 
+    /// Fails where the directory was moved away, or another lies in its place: what is written now would not be found
+    /// at the next start. Asked before each change of names, and before records count as durable.
+    pub(super) fn find_again(&self) -> Result<(), Failure> {
+        self.files.find_again().map_err(|error| Failure::new(STAY, &*self.path, error))
+    }
+
     /// Names in ascending order.
     pub(super) fn list(&self) -> Result<Vec<String>, Failure> {
+        self.find_again()?;
         let mut names = self.files.list().map_err(|error| Failure::new("list", &*self.path, error))?;
         names.sort_unstable();
         Ok(names)
     }
 
     pub(super) fn create(&self, name: &str) -> Result<Handle, Failure> {
-        self.handle(name, "create", self.files.create(name))
+        self.handle(name, "create", |files| files.create(name))
     }
 
     pub(super) fn open(&self, name: &str) -> Result<Handle, Failure> {
-        self.handle(name, "open", self.files.open(name))
+        self.handle(name, "open", |files| files.open(name))
     }
 
     /// For whole blocks; see [`Files::open_direct`].
     pub(super) fn open_direct(&self, name: &str) -> Result<Handle, Failure> {
-        self.handle(name, "open", self.files.open_direct(name))
+        self.handle(name, "open", |files| files.open_direct(name))
     }
 
     fn handle(
         &self,
         name: &str,
         doing: &'static str,
-        file: io::Result<Arc<dyn File>>,
+        file: impl FnOnce(&dyn Files) -> io::Result<Arc<dyn File>>,
     ) -> Result<Handle, Failure> {
+        self.find_again()?;
         let path: Arc<Path> = self.path.join(name).into();
-        let file = file.map_err(|error| Failure::new(doing, &*path, error))?;
+        let file = file(&*self.files).map_err(|error| Failure::new(doing, &*path, error))?;
         Ok(Handle { file, path })
     }
 
@@ -115,15 +129,18 @@ impl Dir {
 
     /// Gives a file another name; after a crash it may have the old one.
     pub(super) fn rename(&self, from: &str, to: &str) -> Result<(), Failure> {
+        self.find_again()?;
         let renamed = self.files.rename(from, to);
         renamed.map_err(|error| Failure::new("rename another file to", self.path(to), error))
     }
 
     pub(super) fn remove(&self, name: &str) -> Result<(), Failure> {
+        self.find_again()?;
         self.files.remove(name).map_err(|error| Failure::new("remove", self.path(name), error))
     }
 
     pub(super) fn sync_names(&self) -> Result<(), Failure> {
+        self.find_again()?;
         self.files.sync_names().map_err(|error| Failure::new("sync", &*self.path, error))
     }
 }
@@ -218,7 +235,7 @@ impl Handle {
     }
 }
 
-/// The real file system.
+/// The real file system. Names are those of the directory that was opened, wherever it is moved.
 pub(super) struct Disk {
     path: PathBuf,
     handle: std::fs::File,
@@ -229,45 +246,52 @@ impl Disk {
     pub(super) fn new(path: &Path) -> io::Result<Disk> {
         Ok(Disk { path: path.to_owned(), handle: std::fs::File::open(path)? })
     }
+
+    fn file(&self, name: &str, flags: OFlags) -> io::Result<std::fs::File> {
+        let (flags, mode) = (flags | OFlags::RDWR | OFlags::CLOEXEC, Mode::from_raw_mode(0o666));
+        Ok(rustix::io::retry_on_intr(|| rustix::fs::openat(&self.handle, name, flags, mode))?.into())
+    }
 }
 
 impl Files for Disk {
     fn list(&self) -> io::Result<Vec<String>> {
-        std::fs::read_dir(&self.path)?
-            .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
-            .collect()
+        let names = rustix::fs::Dir::read_from(&self.handle)?
+            .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+        names.filter(|name| !name.as_ref().is_ok_and(|name| name == "." || name == "..")).collect()
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create(true).truncate(true).open(self.path.join(name))?;
-        Ok(Arc::new(file))
+        Ok(Arc::new(self.file(name, OFlags::CREATE | OFlags::TRUNC)?))
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        Ok(Arc::new(OpenOptions::new().read(true).write(true).open(self.path.join(name))?))
+        Ok(Arc::new(self.file(name, OFlags::empty())?))
     }
 
     fn open_direct(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).open(self.path.join(name))?;
-        if !takes_blocks(&file) {
-            return Ok(Arc::new(file));
-        }
-        let flags = OFlags::DIRECT.bits().cast_signed();
-        Ok(Arc::new(options.custom_flags(flags).open(self.path.join(name))?))
+        let file = self.file(name, OFlags::empty())?;
+        Ok(Arc::new(if takes_blocks(&file) { self.file(name, OFlags::DIRECT)? } else { file }))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        std::fs::rename(self.path.join(from), self.path.join(to))
+        Ok(rustix::fs::renameat(&self.handle, from, &self.handle, to)?)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        std::fs::remove_file(self.path.join(name))
+        Ok(rustix::fs::unlinkat(&self.handle, name, AtFlags::empty())?)
     }
 
     fn sync_names(&self) -> io::Result<()> {
         self.handle.sync_all()
+    }
+
+    fn find_again(&self) -> io::Result<()> {
+        let (held, there) = (self.handle.metadata()?, std::fs::metadata(&self.path)?);
+        if (held.dev(), held.ino()) == (there.dev(), there.ino()) {
+            return Ok(());
+        }
+        let why = "another directory has come in the place of the one that is open";
+        Err(io::Error::new(io::ErrorKind::NotFound, why))
     }
 }
 

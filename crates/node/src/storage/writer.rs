@@ -150,6 +150,7 @@ impl Writer {
         if self.mode.sync {
             self.file.sync()?;
         }
+        self.dir.find_again()?;
         let written = end - self.offset;
         (self.offset, self.begun, self.next) = (end, true, self.next + count as u64);
         self.try_again(written)?;

@@ -259,3 +259,55 @@ fn the_checkpoint_of_a_state_machine_that_has_no_image_keeps_its_records() {
     assert!(reopened.snapshot.is_none());
     assert_eq!(reopened.records, ["kept"]);
 }
+
+#[test]
+fn a_log_stops_when_its_directory_is_moved_away_or_exchanged_for_a_copy() {
+    let copy = |from: &Path, to: &Path| {
+        std::fs::create_dir(to).unwrap();
+        for entry in std::fs::read_dir(from).unwrap() {
+            let entry = entry.unwrap();
+            std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+        }
+    };
+    for (rolls, copied) in [(false, false), (false, true), (true, false), (true, true)] {
+        let scratch = tempfile::tempdir().unwrap();
+        let options = options_in(&scratch);
+        let (wake, wakes) = waker();
+        let Opened { mut log, mark, admission, .. } = open(&options, wake).unwrap();
+        let last = log.append([Bytes::from("acknowledged")]);
+        while log.durable().unwrap() < last {
+            wait(&wakes);
+        }
+        let (here, there) = (&options.directory, scratch.path().join("elsewhere"));
+        std::fs::rename(here, &there).unwrap();
+        if copied {
+            copy(&there, here);
+        }
+        let names = || std::fs::read_dir(here).map_or(0, Iterator::count);
+        let before = names();
+        if rolls {
+            log.checkpoint(None, [Bytes::from("kept")], 0);
+        } else {
+            log.append([Bytes::from("not acknowledged")]);
+        }
+        let failure = loop {
+            match log.durable() {
+                Ok(durable) => assert_eq!(durable, last, "what is in the other directory counts"),
+                Err(failure) => break failure.to_string(),
+            }
+            wait(&wakes);
+        };
+        let advice = format!("put back {} as it was, then start the node again", here.display());
+        assert!(failure.contains(&format!("cannot go on in {}", here.display())), "{failure}");
+        assert!(failure.contains(&advice), "{failure}");
+        assert_eq!(failure.contains("another directory has come"), copied, "{failure}");
+        admission.write(b"not kept").unwrap_err();
+        drop((log, mark));
+        assert_eq!(names(), before);
+        // Neither has files of the other: each opens with what was acknowledged.
+        for directory in [there].into_iter().chain(copied.then(|| here.clone())) {
+            let records = open_quietly(&Options { directory, ..options.clone() }).unwrap().records;
+            assert_eq!(records[0], "acknowledged");
+        }
+    }
+}
