@@ -2,7 +2,7 @@
 //! [`PATIENCE`] and fails the test.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::thread::{self, JoinHandle};
@@ -163,7 +163,7 @@ impl Client {
         match self.reader.read_line(&mut line) {
             Ok(0) => None,
             Ok(_) => Some(line.trim_end().to_owned()),
-            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => None,
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => None,
             Err(error) => panic!("waiting for a line: {error}"),
         }
     }
@@ -240,6 +240,14 @@ impl Peer {
         }
     }
 
+    /// There is nothing to read, and the other side has not closed.
+    pub fn expect_nothing(&self) {
+        self.stream.set_nonblocking(true).unwrap();
+        let found = self.stream.peek(&mut [0]);
+        self.stream.set_nonblocking(false).unwrap();
+        assert!(matches!(&found, Err(error) if error.kind() == ErrorKind::WouldBlock), "{found:?}");
+    }
+
     /// Waits until the other side has closed.
     pub fn expect_end(mut self) {
         let mut buffer = [0; 4096];
@@ -247,7 +255,7 @@ impl Peer {
             match self.stream.read(&mut buffer) {
                 Ok(0) => return,
                 Ok(_) => {}
-                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return,
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return,
                 Err(error) => panic!("waiting for the end: {error}"),
             }
         }

@@ -1,13 +1,14 @@
 //! How a node starts and how it ends.
 
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use quorate_core::Settings;
+use quorate_node::transport::handshake::{Answer, Hello};
 use quorate_node::{ConfigError, Exit, Limits, Listeners, NodeConfig, NodeError};
 use quorate_runtime::protocol;
 
-use crate::harness::{cluster, id, listeners, members, options};
+use crate::harness::{Peer, Running, cluster, hello, id, listeners, members, options};
 use crate::toy::Toy;
 
 #[test]
@@ -29,6 +30,26 @@ fn what_is_under_way_is_finished_before_the_end() {
     other.ask("2 go");
     assert_eq!((client.line(), client.line()), (Some("done".to_owned()), None));
     assert_eq!(nodes.remove(0).join().unwrap(), Exit::Drained { unfinished: 0 });
+}
+
+#[test]
+fn a_message_that_is_still_on_its_way_to_another_node_leaves_before_the_end() {
+    let (own, listener) = (listeners(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let mut members = members(std::slice::from_ref(&own));
+    members.insert(id(2), listener.local_addr().unwrap().to_string());
+    let delayed = Settings::parse(["net.delay=500ms"]).unwrap();
+    let node = Running::start_set::<Toy>(options(1, members.clone(), Limits::default()), own, delayed);
+    let mut peer = Peer::over(listener.accept().unwrap().0);
+    peer.hear::<Hello>();
+    peer.say(&Answer::Welcome(hello(id(2), 1, &members, 5)));
+    let mut client = node.client();
+    client.ask_until("facts peers_up", |up| up == "1");
+    // Its client waits no longer.
+    assert!(client.ask("/1/2 say hello").starts_with('!'));
+    node.stopper.stop();
+    assert_eq!(client.line(), None);
+    assert_eq!(peer.message(1000).to, id(2).into());
+    assert_eq!(node.join().unwrap(), Exit::Drained { unfinished: 0 });
 }
 
 #[test]

@@ -17,8 +17,10 @@ use quorate_node::{Limits, Listeners};
 use crate::harness::{Peer, Running, cluster, hello, id, listeners, members, options, until};
 use crate::toy::{Message, Toy};
 
+const HOUR: Duration = Duration::from_secs(3600);
+
 /// Node 1 of a cluster whose node 2 is a listener of the test's.
-fn node_beside(limits: Limits) -> (Running, TcpListener, BTreeMap<NodeId, String>) {
+pub fn node_beside(limits: Limits) -> (Running, TcpListener, BTreeMap<NodeId, String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let own = listeners();
     let mut members = members(std::slice::from_ref(&own));
@@ -26,7 +28,7 @@ fn node_beside(limits: Limits) -> (Running, TcpListener, BTreeMap<NodeId, String
     (Running::start(options(1, members.clone(), limits), own), listener, members)
 }
 
-fn refusal(node: &Running, hello: &Hello) -> String {
+pub fn refusal(node: &Running, hello: &Hello) -> String {
     let mut peer = Peer::to(node.peer);
     peer.say(hello);
     match peer.hear() {
@@ -38,14 +40,21 @@ fn refusal(node: &Running, hello: &Hello) -> String {
     }
 }
 
-fn welcome(node: &Running, hello: &Hello) -> Peer {
+pub fn welcome(node: &Running, hello: &Hello) -> Peer {
+    introduced(node, hello).0
+}
+
+/// Lets a process introduce itself; with what the node says of itself.
+fn introduced(node: &Running, hello: &Hello) -> (Peer, Hello) {
     let mut peer = Peer::to(node.peer);
     peer.say(hello);
     match peer.hear() {
-        Answer::Welcome(other) => assert_eq!(other.me, id(1).into()),
+        Answer::Welcome(other) => {
+            assert_eq!(other.me, id(1).into());
+            (peer, other)
+        }
         answer => panic!("refused: {answer:?}"),
     }
-    peer
 }
 
 fn frame(from: impl Into<ProcessId>, to: impl Into<ProcessId>, message: &impl Wire) -> Vec<u8> {
@@ -61,7 +70,8 @@ fn ask(command: &'static str) -> Message {
 
 #[test]
 fn whoever_differs_is_refused_and_told_what_differs() {
-    let (node, _listener, members) = node_beside(Limits::default());
+    // A connection ends with the refusal, not with the time that an introduction may take.
+    let (node, _listener, members) = node_beside(Limits { handshake: HOUR, ..Limits::default() });
     let right = hello(id(2), 1, &members, 5);
     for (wrong, reason) in [
         (Hello { cluster: 9, ..right.clone() }, "the cluster of node 2 is 0000000000000009"),
@@ -88,7 +98,9 @@ fn whoever_differs_is_refused_and_told_what_differs() {
         let found = refusal(&node, &wrong);
         assert!(found.contains(reason), "{found}");
     }
-    welcome(&node, &right);
+    let (_peer, Hello { incarnation, .. }) = introduced(&node, &right);
+    let itself = Hello { me: id(1).into(), incarnation, ..right };
+    assert_eq!(refusal(&node, &itself), "node 1 connected to itself");
 }
 
 #[test]
@@ -182,6 +194,8 @@ fn a_restarted_process_is_let_in_although_its_former_connection_was_never_closed
     assert_eq!(one.take(|input| input.first().copied()), PROBE);
     one.stream.write_all(&ALIVE).unwrap();
     assert!(matches!(other.hear(), Answer::Refused(_)));
+    // It has answered that time, and not the next.
+    welcome(&node, &hello(id(2), 1, &members, 9));
 }
 
 #[test]
@@ -254,13 +268,95 @@ fn a_node_speaks_for_itself_only() {
 
 #[test]
 fn a_connection_that_says_nothing_is_given_up_and_they_are_limited() {
-    let limits = Limits { strangers: 2, handshake: Duration::from_millis(200), ..Limits::default() };
-    let (node, _listener, members) = node_beside(limits);
+    let limits = Limits { handshake: Duration::from_millis(200), ..Limits::default() };
+    let (node, listener, members) = node_beside(limits);
+    let dialed = Peer::over(listener.accept().unwrap().0);
+    Peer::to(node.peer).expect_end();
+    dialed.expect_end();
+    welcome(&node, &hello(id(2), 1, &members, 5));
+
+    let (node, _listener, members) =
+        node_beside(Limits { strangers: 2, handshake: HOUR, ..Limits::default() });
     let (one, two) = (Peer::to(node.peer), Peer::to(node.peer));
     Peer::to(node.peer).expect_end();
-    one.expect_end();
-    two.expect_end();
-    welcome(&node, &hello(id(2), 1, &members, 5));
+    one.expect_nothing();
+    drop(two);
+    until("another may come", || {
+        let mut peer = Peer::to(node.peer);
+        peer.say(&hello(id(2), 1, &members, 5));
+        let mut first = [0];
+        match std::io::Read::read(&mut peer.stream, &mut first) {
+            Ok(1) => Ok(()),
+            end => Err(format!("{end:?}")),
+        }
+    });
+}
+
+#[test]
+fn standalone_proxies_are_limited_and_each_id_is_that_of_one() {
+    let (node, _listener, members) = node_beside(Limits { proxies: 1, handshake: HOUR, ..Limits::default() });
+    let proxy = |number: u64| hello(ProxyId(1 << 40 | number), 1, &members, 5);
+    let first = welcome(&node, &proxy(1));
+    let refused = refusal(&node, &proxy(2));
+    assert!(refused.contains("1 proxies are connected to node 1 already"), "{refused}");
+    first.expect_nothing();
+    drop(first);
+    for number in 2..4 {
+        until("there is room for another", || {
+            let mut peer = Peer::to(node.peer);
+            peer.say(&proxy(number));
+            match peer.hear() {
+                Answer::Welcome(_) => Ok(()),
+                answer => Err(format!("{answer:?}")),
+            }
+        });
+    }
+
+    // A second one of an id is refused whether the first answers or not.
+    let (node, _listener, members) = node_beside(Limits { silence: HOUR, ..Limits::default() });
+    let proxy = |incarnation| hello(ProxyId(1 << 40), 1, &members, incarnation);
+    let first = welcome(&node, &proxy(5));
+    let refused = refusal(&node, &proxy(6));
+    assert!(refused.contains("ids must differ"), "{refused}");
+    first.expect_nothing();
+}
+
+#[test]
+fn a_member_speaks_on_its_own_connections_only_and_those_of_its_former_process_end() {
+    let (node, listener, members) = node_beside(Limits::default());
+    let accept = |incarnation| {
+        let mut peer = Peer::over(listener.accept().unwrap().0);
+        peer.hear::<Hello>();
+        peer.say(&Answer::Welcome(hello(id(2), 1, &members, incarnation)));
+        peer
+    };
+    let mut client = node.client();
+    let mut dialed = accept(5);
+    client.ask_until("facts peers_up", |up| up == "1");
+    dialed.stream.write_all(&frame(id(2), id(1), &ask("1 say hello"))).unwrap();
+    dialed.expect_end();
+    assert_eq!(client.fact("messages_in_total"), 0);
+
+    let dialed = accept(5);
+    client.ask_until("facts peer_connects_total", |connects| connects == "2");
+    let _inbound = welcome(&node, &hello(id(2), 1, &members, 6));
+    dialed.expect_end();
+}
+
+#[test]
+fn a_message_that_no_receiver_would_take_is_dropped_where_it_is_made() {
+    let (node, listener, members) = node_beside(Limits { frame: 1000, ..Limits::default() });
+    let mut dialed = Peer::over(listener.accept().unwrap().0);
+    dialed.hear::<Hello>();
+    dialed.say(&Answer::Welcome(hello(id(2), 1, &members, 5)));
+    let mut client = node.client();
+    client.ask_until("facts peers_up", |up| up == "1");
+    assert!(client.ask(&format!("/10/2 say {}", "x".repeat(1000))).starts_with('!'));
+    assert_eq!(client.fact("messages_too_long_total"), 1);
+    client.send("/10/2 say hello\n");
+    let asked = dialed.message(1000);
+    let Ok(Message::Ask { command, .. }) = Message::from_bytes(asked.payload) else { panic!() };
+    assert_eq!(command, "2 say hello");
 }
 
 #[test]
