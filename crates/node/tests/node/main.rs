@@ -4,6 +4,7 @@ mod clients;
 mod disk;
 mod group;
 mod harness;
+mod levels;
 mod lifecycle;
 mod lines;
 mod peers;

@@ -3,13 +3,16 @@
 //!
 //! A command is `NODE VERB …`: `say TEXT` answers the text, `big BYTES` so many of them, `later TEXT` the text when the
 //! replica hears `go`, `never` nothing, `keep TEXT` how many texts that replica has kept on disk; `adopt COUNT` gives
-//! it a state from elsewhere, of so many texts; with `members VERSION ID=ADDRESS …` it states who is in the group.
+//! it a state from elsewhere, of so many texts; with `members VERSION ID=ADDRESS …` it states who is in the group, and
+//! with `level NUMBER` that its state is at this feature level, which `which` tells.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
+use quorate_blocks::state::level;
 use quorate_core::*;
+use quorate_store::Reply;
 
 thread_local! {
     static ENDED: RefCell<Vec<&'static str>> = const { RefCell::new(Vec::new()) };
@@ -70,6 +73,23 @@ impl Protocol for Changing {
     }
 }
 
+/// The same, where votes rely on disks.
+#[allow(dead_code, reason = "unit tests have no use for it")]
+pub struct Relying;
+
+impl Protocol for Relying {
+    const NAME: &'static str = Toy::NAME;
+    const PAPER: &'static str = Toy::PAPER;
+    const CAPABILITIES: Capabilities = Capabilities { diskless: Diskless::No, ..Toy::CAPABILITIES };
+    type Message = Message;
+    type Replica = Replica;
+    type Proxy = Proxy;
+
+    fn configure(group: &Group, settings: &mut Settings) -> Result<((), ()), SettingsError> {
+        Toy::configure(group, settings)
+    }
+}
+
 /// Reads `VERSION ID=ADDRESS …`.
 fn members(text: &str) -> Members {
     let mut words = text.split(' ');
@@ -111,6 +131,7 @@ pub const ADOPTED: &[u8] = b"adopted";
 pub struct Replica {
     kept: Vec<Bytes>,
     later: Vec<(ProcessId, u64, Bytes)>,
+    level: Option<FeatureLevel>,
 }
 
 impl Machine for Replica {
@@ -125,11 +146,15 @@ impl Machine for Replica {
             assert_eq!(end + 1, kept.len(), "the log ends with a state that was not saved");
             kept.truncate(end);
         }
-        Replica { kept, later: Vec::new() }
+        Replica { kept, later: Vec::new(), level: None }
     }
 
     fn on_message(&mut self, from: ProcessId, message: Message, cx: &mut Context<'_, Self>) {
         let Message::Ask { id, command } = message else { return };
+        if command == level::begin_with(FeatureLevel::NEWEST) {
+            self.level = Some(FeatureLevel::NEWEST);
+            return cx.send(from, Message::Answer { id, text: "raised".into() });
+        }
         let line = String::from_utf8_lossy(&command).into_owned();
         let mut words = line.splitn(3, ' ').skip(1);
         let (verb, rest) = (words.next().unwrap_or(""), words.next().unwrap_or("").to_owned());
@@ -152,6 +177,11 @@ impl Machine for Replica {
                 cx.members(members(&rest));
                 "noted".into()
             }
+            "level" => {
+                self.level = FeatureLevel::new(rest.parse().unwrap());
+                rest.into()
+            }
+            "which" => self.level.map_or_else(Bytes::new, |level| level.to_string().into()),
             "adopt" => {
                 self.kept = vec![Bytes::from_static(b"x"); rest.parse().unwrap()];
                 cx.persist_state(Bytes::from_static(ADOPTED));
@@ -171,7 +201,10 @@ impl Machine for Replica {
 
 impl quorate_core::Replica for Replica {
     fn read(&self, command: &Bytes) -> Bytes {
-        command.clone()
+        match self.level.filter(|_| *command == level::question()) {
+            Some(level) => Reply::Integer(level.get().into()).to_bytes(),
+            None => command.clone(),
+        }
     }
     fn save(&self) -> Saved<Bytes> {
         Saved { restarted: true, snapshot: None, records: self.kept.clone() }
@@ -238,7 +271,11 @@ impl Machine for Proxy {
 
 impl quorate_core::Proxy for Proxy {
     fn on_request(&mut self, id: RequestId, request: Request, cx: &mut Context<'_, Self>) {
-        let node = NodeId::new(u64::from(request.command[0] - b'0')).expect("a command begins with a node");
+        let node = match cx.me() {
+            ProcessId::Proxy(me) if request.command == level::begin_with(FeatureLevel::NEWEST) => me.host(),
+            _ => NodeId::new(u64::from(request.command[0] - b'0')),
+        };
+        let node = node.expect("a command begins with a node");
         self.asked.insert(id.0, id);
         self.deadlines.push_back((request.deadline, id.0));
         cx.set_timer((), self.deadlines[0].0 - cx.now());
