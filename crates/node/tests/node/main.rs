@@ -1,6 +1,7 @@
 //! Nodes over real sockets on loopback.
 
 mod clients;
+mod directories;
 mod disk;
 mod group;
 mod harness;
