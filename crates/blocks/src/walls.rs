@@ -25,10 +25,10 @@
 //!   cannot be heard: what it writes would expire early.
 //! - *Clocks that were ahead and are set right*, those of a majority: replicated time is ahead of them now. If it stood
 //!   still until they have caught up, a key that is to live for a second would live for hours. So a leader goes on from
-//!   what replicated time had come to, at half the rate of its monotonic clock, as far as that is ahead: such a key
-//!   lives for two seconds at most, and one day the clocks have caught up. This is **slewing**, as NTP does it. Each
-//!   leader begins anew, since others may have proposed less than this one would have meanwhile, and keys that were
-//!   written then would end too early.
+//!   what replicated time has come to, at half the rate of its monotonic clock, until the clocks have caught up: such a
+//!   key lives for two seconds. This is **slewing**, as NTP does it. Each leadership begins with the replicated time of
+//!   that moment. If a leader went on from an earlier one of its own, its time might be ahead of what others have
+//!   proposed since, and keys that they wrote would end too early.
 //! - *Alone in its group*, a proposer has no other clock than its own.
 //! - *A new leader* has been elected by a majority, and each of those votes told a time.
 //! - *A group that has just changed* may have no majority whose clocks are known yet. Until it has one, what the clocks
@@ -192,15 +192,15 @@ impl Walls {
     }
 
     /// This replica begins to lead a group whose replicated time has come to this.
-    pub fn lead(&mut self, now: Time, replicated: Wall) {
+    pub fn begin_to_lead(&mut self, now: Time, replicated: Wall) {
         if !mutation::active("walls/slews-on-from-a-former-leadership") {
             self.slewed = None;
         }
-        self.follow(now, replicated);
+        self.on_replicated_time(now, replicated);
     }
 
     /// Replicated time has come to this. A leader says so with each heartbeat.
-    pub fn follow(&mut self, now: Time, replicated: Wall) {
+    pub fn on_replicated_time(&mut self, now: Time, replicated: Wall) {
         if self.slewed(now).is_none_or(|slewed| slewed < replicated) {
             self.slewed = Some((now, replicated));
         }
@@ -398,8 +398,8 @@ mod tests {
         ];
         for (what, now, begins, replicated, wall, proposed) in table {
             match begins {
-                true => walls.lead(at(now), Wall::from_millis(replicated)),
-                false => walls.follow(at(now), Wall::from_millis(replicated)),
+                true => walls.begin_to_lead(at(now), Wall::from_millis(replicated)),
+                false => walls.on_replicated_time(at(now), Wall::from_millis(replicated)),
             }
             let time = walls.time(own(wall, now), &of(1));
             assert_eq!(time, Some(Wall::from_millis(proposed)), "{what}");

@@ -175,7 +175,7 @@ impl Replica {
         let number = self.epochs.promised.number();
         cx.note(|| Fact::Leads { number });
         self.leading = Some(Box::new(Head::new(cx.now())));
-        self.walls.lead(cx.now(), self.log.state.time());
+        self.walls.begin_to_lead(cx.now(), self.log.state.time());
         // Its promise to itself is durable, and so is what was in its log before.
         self.verify_all(cx.now());
         if !self.keeps_intake {

@@ -92,7 +92,7 @@ impl Replica {
 
     pub(super) fn on_heartbeat_timer(&mut self, cx: &mut Context<'_, Self>) {
         let now = cx.now();
-        self.walls.follow(now, self.log.state.time());
+        self.walls.on_replicated_time(now, self.log.state.time());
         let due = self.log.state.wants_slot(self.time(now, cx.wall()));
         let Some(head) = &mut self.leading else { return };
         head.needs_empty_batch |= due;

@@ -77,7 +77,7 @@ impl Replica {
         let open =
             self.log.entries.iter(self.log.committed + 1).filter_map(|(_, held)| held.entry.value.whole());
         self.intake.expect(open);
-        self.walls.lead(cx.now(), self.log.state.time());
+        self.walls.begin_to_lead(cx.now(), self.log.state.time());
         self.role = Role::Leader(Box::new(leading));
         self.leader = Some(self.me);
         self.expecting = false;
@@ -317,7 +317,7 @@ impl Replica {
             return self.show_gathering(cx);
         }
         let now = cx.now();
-        self.walls.follow(now, self.log.state.time());
+        self.walls.on_replicated_time(now, self.log.state.time());
         let time = self.time(now, cx.wall());
         let due = self.log.state.wants_slot(time);
         let Role::Leader(leading) = &mut self.role else { return };

@@ -53,7 +53,7 @@ impl Replica {
         let open =
             self.log.entries.iter(self.log.committed + 1).filter_map(|(_, held)| held.entry.value.whole());
         self.intake.expect(open);
-        self.walls.lead(cx.now(), self.log.state.time());
+        self.walls.begin_to_lead(cx.now(), self.log.state.time());
         self.role = Role::Leader(Box::new(leading));
         self.leader = Some(self.me);
         self.log.behind = false;
@@ -225,7 +225,7 @@ impl Replica {
 
     pub(super) fn on_heartbeat_timer(&mut self, cx: &mut Context<'_, Self>) {
         let now = cx.now();
-        self.walls.follow(now, self.log.state.time());
+        self.walls.on_replicated_time(now, self.log.state.time());
         let expired = self.log.state.wants_slot(self.time(now, cx.wall()));
         let (others, epoch, committed) = (self.others(), self.accepted, self.log.committed);
         let Role::Leader(leading) = &mut self.role else { return };

@@ -103,7 +103,7 @@ impl<P: Policy> Replica<P> {
             disk_beside_votes: OwnDisk::default(),
         };
         self.intake.retire();
-        self.walls.lead(now, self.state.time());
+        self.walls.begin_to_lead(now, self.state.time());
         self.role = Role::Leader(Box::new(leading));
         let number = self.promised.number();
         cx.note(|| Fact::Leads { number });
@@ -409,7 +409,7 @@ impl<P: Policy> Replica<P> {
             return;
         }
         self.tend_leases(cx);
-        self.walls.follow(cx.now(), self.state.time());
+        self.walls.on_replicated_time(cx.now(), self.state.time());
         let time = self.time(cx.now(), cx.wall());
         let due = self.state.wants_slot(time);
         let Role::Leader(leading) = &mut self.role else { return };
