@@ -161,9 +161,9 @@ pub trait NodeView {
     }
     /// Whether it has such a state.
     fn has_state(&self) -> bool;
-    /// Whether that state comes to show what the group executes: not where there is none, nor while the node is no
-    /// member. One that has left keeps what it had then, for ever.
-    fn follows(&self) -> bool {
+    /// Whether it is a member of the group, so that this state comes to show what the group executes. A node that was
+    /// removed keeps what it had then, for ever.
+    fn is_member(&self) -> bool {
         self.has_state()
     }
     /// Whether all writes are executed in one order, so that a slot tells what this node's state shows.

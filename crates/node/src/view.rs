@@ -52,8 +52,9 @@ impl NodeView for View<'_> {
         self.machines.has_replica()
     }
 
-    fn follows(&self) -> bool {
-        self.has_state() && is_member(self.machines.directory.standing())
+    fn is_member(&self) -> bool {
+        let standing = self.machines.directory.standing();
+        self.has_state() && matches!(standing, Standing::Voter | Standing::Learner)
     }
 
     fn has_total_order(&self) -> bool {
@@ -167,10 +168,6 @@ impl NodeView for View<'_> {
             warn!(user, command, unsaid, "denied a client's request: {reason}");
         }
     }
-}
-
-fn is_member(standing: Standing) -> bool {
-    matches!(standing, Standing::Voter | Standing::Learner)
 }
 
 /// Whether the state of a replica tells who the users are. One that was not in the group, or whose disk was lost,

@@ -568,8 +568,8 @@ impl Session {
         let deadline = context.now + shared.limits.timeout;
         let stream = self.state.connection;
         let request = Request { stream, command, access, deadline, after: 0 };
-        // A state that follows nobody would never show it.
-        match waits && context.node.follows() {
+        // The state of a node that was removed would never show it.
+        match waits && context.node.is_member() {
             true => context.ask_shown(ticket, request),
             false => context.ask(ticket, request),
         }
@@ -581,7 +581,7 @@ impl Session {
         let state = &mut self.state;
         match state.read_mode {
             ReadMode::Linearizable | ReadMode::Bounded(_) => return false,
-            _ if !context.node.follows() => return false,
+            _ if !context.node.is_member() => return false,
             ReadMode::Local => return true,
             ReadMode::Sequential => {}
         }

@@ -476,7 +476,7 @@ fn a_node_that_has_left_its_group_asks_who_the_users_are() {
     let mut node = Node::new();
     let mut connection = node.connect();
     node.ask(&mut connection, b"ACL SETUSER eve on >secret ~* +@all\r\n");
-    node.follows = false;
+    node.is_member = false;
     node.send(&mut connection, b"AUTH eve secret\r\n");
     assert_eq!((connection.asked.len(), connection.written().as_str()), (1, ""), "its own state is old");
     assert_eq!(node.settle(&mut connection), b"+OK\r\n");

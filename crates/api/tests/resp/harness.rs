@@ -43,8 +43,8 @@ pub struct Node {
     pub known_levels: Option<BTreeMap<NodeId, FeatureLevel>>,
     /// What holds of its reads.
     pub consistency: Consistency,
-    /// Whether its own state follows the group.
-    pub follows: bool,
+    /// Whether it is a member of the group.
+    pub is_member: bool,
 }
 
 /// A connection to it.
@@ -75,7 +75,7 @@ struct View<'a> {
     denials: &'a Cell<usize>,
     known_levels: &'a Option<BTreeMap<NodeId, FeatureLevel>>,
     consistency: Consistency,
-    follows: bool,
+    is_member: bool,
 }
 
 /// Where clients connect from.
@@ -92,8 +92,8 @@ impl NodeView for View<'_> {
     fn has_total_order(&self) -> bool {
         true
     }
-    fn follows(&self) -> bool {
-        self.follows
+    fn is_member(&self) -> bool {
+        self.is_member
     }
     fn consistency(&self) -> Consistency {
         self.consistency
@@ -186,7 +186,7 @@ impl Node {
             denials,
             known_levels: None,
             consistency: Consistency::Linearizable,
-            follows: true,
+            is_member: true,
         }
     }
 
@@ -216,7 +216,7 @@ impl Node {
                 denials: &self.denials,
                 known_levels: &self.known_levels,
                 consistency: self.consistency,
-                follows: self.follows,
+                is_member: self.is_member,
             },
         };
         let session = self.resp.open(self.connections, Some(CLIENT.parse().unwrap()), &mut context);
@@ -326,7 +326,7 @@ impl Node {
                 denials: &self.denials,
                 known_levels: &self.known_levels,
                 consistency: self.consistency,
-                follows: self.follows,
+                is_member: self.is_member,
             },
         };
         call(&mut self.resp, &mut connection.session, &mut connection.input, &mut context);

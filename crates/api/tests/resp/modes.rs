@@ -137,7 +137,7 @@ fn where_a_node_is_no_member_the_members_answer_and_nothing_waits_for_its_own_st
         let (mut node, mut connection) = node(read_mode);
         // It was a member, and is a proxy alone by now.
         node.ask(&mut connection, b"SET k 1\r\n");
-        (node.follows, node.applied, connection.shown) = (false, Some(1), 0);
+        (node.is_member, node.applied, connection.shown) = (false, Some(1), 0);
         let asked = accesses(&mut node, &mut connection, "GET k; SET k 2; ACL SETUSER ann on; ");
         assert_eq!(asked[0], Access::Read, "{read_mode}");
         node.settle(&mut connection);

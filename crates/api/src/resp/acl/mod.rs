@@ -152,7 +152,7 @@ impl Acl {
         }
         self.turn = turn;
         let read = |command: &Command| Reply::from_bytes(node.read(&command.to_bytes())?).ok();
-        let tells = node.follows() && (self.knows || node.knows_users());
+        let tells = node.is_member() && (self.knows || node.knows_users());
         let own = tells.then(|| read(&Command::UserChanges)).flatten();
         // A state that has yet to come as far as what the group has told does not count.
         let Some(Reply::Integer(changes)) = own else { return self.knows = false };

@@ -57,7 +57,7 @@ fn backup(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
                             for BEGIN LOCAL"
                     .into());
             }
-            if !call.node.follows() {
+            if !call.node.is_member() {
                 return Err("ERR this node is no member of the group, and does not have everything: ask a member, or \
                             for BEGIN LOCAL"
                     .into());
