@@ -538,14 +538,14 @@ impl Session {
         // And a backup holds what was acknowledged, wherever the connection reads.
         let shape = &self.replies.ask_of(ticket).shape;
         let is_backup = matches!(shape, Shape::Backup);
-        let misses_nothing = is_backup
-            || matches!(
-                shape,
-                Shape::Watch { .. }
-                    | Shape::Users
-                    | Shape::Synchronized
-                    | Shape::Exec { misses_nothing: true, .. }
-            );
+        let misses_nothing = matches!(
+            shape,
+            Shape::Backup
+                | Shape::Watch { .. }
+                | Shape::Users
+                | Shape::Synchronized
+                | Shape::Exec { misses_nothing: true, .. }
+        );
         // Whoever changes users is judged by them from the reply on.
         let changes_users = users::are_changed_by(decoded);
         let waits =
