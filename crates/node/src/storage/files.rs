@@ -36,8 +36,8 @@ pub(super) trait Files: Send + Sync {
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes names durable.
     fn sync_names(&self) -> io::Result<()>;
-    /// Fails unless the next opening, which finds the directory by its path, will find this one.
-    fn find_again(&self) -> io::Result<()> {
+    /// Fails unless the path of the directory still leads to this one, as at the next start it must.
+    fn check_path(&self) -> io::Result<()> {
         Ok(())
     }
 }
@@ -83,14 +83,14 @@ impl Dir {
     }
 
     /// Fails where the directory was moved away, or another lies in its place: what is written now would not be found
-    /// at the next start. Asked before each change of names, and before records count as durable.
-    pub(super) fn find_again(&self) -> Result<(), Failure> {
-        self.files.find_again().map_err(|error| Failure::new(STAY, &*self.path, error))
+    /// at the next start. Checked before files are opened and names are changed, and before records count as durable.
+    pub(super) fn check_path(&self) -> Result<(), Failure> {
+        self.files.check_path().map_err(|error| Failure::new(STAY, &*self.path, error))
     }
 
     /// Names in ascending order.
     pub(super) fn list(&self) -> Result<Vec<String>, Failure> {
-        self.find_again()?;
+        self.check_path()?;
         let mut names = self.files.list().map_err(|error| Failure::new("list", &*self.path, error))?;
         names.sort_unstable();
         Ok(names)
@@ -115,7 +115,7 @@ impl Dir {
         doing: &'static str,
         file: impl FnOnce(&dyn Files) -> io::Result<Arc<dyn File>>,
     ) -> Result<Handle, Failure> {
-        self.find_again()?;
+        self.check_path()?;
         let path: Arc<Path> = self.path.join(name).into();
         let file = file(&*self.files).map_err(|error| Failure::new(doing, &*path, error))?;
         Ok(Handle { file, path })
@@ -129,18 +129,18 @@ impl Dir {
 
     /// Gives a file another name; after a crash it may have the old one.
     pub(super) fn rename(&self, from: &str, to: &str) -> Result<(), Failure> {
-        self.find_again()?;
+        self.check_path()?;
         let renamed = self.files.rename(from, to);
         renamed.map_err(|error| Failure::new("rename another file to", self.path(to), error))
     }
 
     pub(super) fn remove(&self, name: &str) -> Result<(), Failure> {
-        self.find_again()?;
+        self.check_path()?;
         self.files.remove(name).map_err(|error| Failure::new("remove", self.path(name), error))
     }
 
     pub(super) fn sync_names(&self) -> Result<(), Failure> {
-        self.find_again()?;
+        self.check_path()?;
         self.files.sync_names().map_err(|error| Failure::new("sync", &*self.path, error))
     }
 }
@@ -285,7 +285,7 @@ impl Files for Disk {
         self.handle.sync_all()
     }
 
-    fn find_again(&self) -> io::Result<()> {
+    fn check_path(&self) -> io::Result<()> {
         let (held, there) = (self.handle.metadata()?, std::fs::metadata(&self.path)?);
         if (held.dev(), held.ino()) == (there.dev(), there.ino()) {
             return Ok(());

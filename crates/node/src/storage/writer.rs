@@ -150,7 +150,7 @@ impl Writer {
         if self.mode.sync {
             self.file.sync()?;
         }
-        self.dir.find_again()?;
+        self.dir.check_path()?;
         let written = end - self.offset;
         (self.offset, self.begun, self.next) = (end, true, self.next + count as u64);
         self.try_again(written)?;
