@@ -62,8 +62,8 @@ pub struct Run {
     /// Whether the linearizability checker gave up on the history: its keys are tied by many operations on several of
     /// them whose outcome is unknown. Nothing is known to be wrong with it.
     pub undecided: bool,
-    /// Whether the run ended without its end, since nobody owed anything any more: a majority of the changed group was
-    /// lost, or nobody was known to have the data.
+    /// Whether the run ended early, since nobody owed anything any more: a majority of the changed group was lost, or
+    /// nobody was known to have the data.
     pub group_lost: bool,
     /// What went wrong.
     pub violation: Option<Violation>,
@@ -123,10 +123,10 @@ pub(crate) fn finish(mut cluster: Cluster, options: &Options, seed: u64) -> Run 
         true => cluster.furthest.max(NEAR) * SLOWNESS,
         false => cluster.furthest,
     };
-    let mut group_lost = false;
-    if let Err(panic) = panics::catch(|| group_lost = drive(&mut cluster, end, furthest)) {
+    let group_lost = panics::catch(|| drive(&mut cluster, end, furthest)).unwrap_or_else(|panic| {
         cluster.fail("assertion", panic);
-    }
+        false
+    });
     let (history, undecided) = judge(&mut cluster, options.founded);
     Run {
         seed,
