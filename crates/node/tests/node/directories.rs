@@ -13,7 +13,7 @@ use quorate_node::transport::handshake::{Answer, Hello};
 use quorate_node::{Durability, Limits};
 use tempfile::TempDir;
 
-use crate::harness::{Peer, Running, hello, id, listeners, members, options};
+use crate::harness::{Peer, Running, hello, id, listeners, members, on_disk, options};
 use crate::peers::{refusal, welcome};
 use crate::toy::Relying;
 
@@ -35,9 +35,7 @@ impl Beside {
         }
         // Nobody is given up meanwhile.
         let limits = Limits { handshake: crate::harness::PATIENCE * 10, ..Limits::default() };
-        let mut options = options(1, members.clone(), limits);
-        options.data_dir = directory.path().to_owned();
-        options.durability = Durability::Os;
+        let options = on_disk(options(1, members.clone(), limits), directory.path(), Durability::Os);
         let node = Running::start_of::<Relying>(options, own);
         let beside = Beside { node, others, members, directory };
         // Its own start is in the directory.

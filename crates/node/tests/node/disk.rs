@@ -7,17 +7,14 @@ use quorate_node::{Durability, Exit, Limits, Node, NodeConfig, NodeError};
 use quorate_runtime::protocol;
 use tempfile::TempDir;
 
-use crate::harness::{Running, id, listeners, options, until};
+use crate::harness::{Running, id, listeners, on_disk, options, until};
 use crate::lines::Lines;
 use crate::toy::Toy;
 
 fn start(directory: &Path, durability: Durability, limits: Limits) -> Running {
     // The cluster id comes from the addresses, which must be the same each time.
     let members = [(id(1), "127.0.0.1:7001".to_owned())].into();
-    let mut options = options(1, members, limits);
-    options.data_dir = directory.to_owned();
-    options.durability = durability;
-    Running::start(options, listeners())
+    Running::start(on_disk(options(1, members, limits), directory, durability), listeners())
 }
 
 #[test]
@@ -145,9 +142,7 @@ fn a_data_directory_of_another_cluster_is_refused() {
     first.stopper.stop();
     assert_eq!(first.join().unwrap(), Exit::Drained { unfinished: 0 });
     let members = [(id(1), "127.0.0.1:9999".to_owned())].into();
-    let mut options = options(1, members, Limits::default());
-    options.data_dir = directory.path().to_owned();
-    options.durability = Durability::Fsync;
+    let options = on_disk(options(1, members, Limits::default()), directory.path(), Durability::Fsync);
     let node =
         Node::new(NodeConfig::new(protocol::<Toy>(), options, Settings::default()).unwrap(), listeners())
             .unwrap();

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -120,6 +120,11 @@ pub fn options(node: u64, members: BTreeMap<NodeId, String>, limits: Limits) -> 
         tls: None,
         limits,
     }
+}
+
+/// The same with its data in a directory of the test's.
+pub fn on_disk(options: NodeOptions, directory: &Path, durability: Durability) -> NodeOptions {
+    NodeOptions { data_dir: directory.to_owned(), durability, ..options }
 }
 
 /// A cluster of this many nodes, numbered from 1.

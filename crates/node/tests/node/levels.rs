@@ -8,7 +8,7 @@ use quorate_node::transport::handshake::{Answer, Hello};
 use quorate_node::{Durability, Exit, Limits, NodeError};
 use tempfile::TempDir;
 
-use crate::harness::{Peer, Running, hello, id, listeners, members, options};
+use crate::harness::{Peer, Running, hello, id, listeners, members, on_disk, options};
 use crate::peers::{node_beside, refusal, welcome};
 
 const NEWEST: FeatureLevel = FeatureLevel::NEWEST;
@@ -27,10 +27,8 @@ fn a_level_is_in_the_data_directory_before_anything_is_answered_and_counts_from_
     let directory = TempDir::new().unwrap();
     let members = BTreeMap::from([(id(1), "127.0.0.1:7001".to_owned()), (id(2), "127.0.0.1:1".to_owned())]);
     let start = || {
-        let mut options = options(1, members.clone(), Limits::default());
-        options.data_dir = directory.path().to_owned();
-        options.durability = Durability::Os;
-        Running::start(options, listeners())
+        let options = options(1, members.clone(), Limits::default());
+        Running::start(on_disk(options, directory.path(), Durability::Os), listeners())
     };
     let node = start();
     let mut client = node.client();
@@ -53,10 +51,8 @@ fn a_level_is_in_the_data_directory_before_anything_is_answered_and_counts_from_
 fn a_level_that_this_build_does_not_know_ends_the_node_unanswered() {
     let directory = TempDir::new().unwrap();
     let own = listeners();
-    let mut options = options(1, members(std::slice::from_ref(&own)), Limits::default());
-    options.data_dir = directory.path().to_owned();
-    options.durability = Durability::Os;
-    let node = Running::start(options, own);
+    let options = options(1, members(std::slice::from_ref(&own)), Limits::default());
+    let node = Running::start(on_disk(options, directory.path(), Durability::Os), own);
     let (mut client, unknown) = (node.client(), NEWEST.get() + 1);
     client.send(&format!("1 level {unknown}\n"));
     assert_eq!(client.line(), None);
