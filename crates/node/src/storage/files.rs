@@ -40,6 +40,10 @@ pub(super) trait Files: Send + Sync {
     fn check_path(&self) -> io::Result<()> {
         Ok(())
     }
+    /// Bytes of the file system that the directory is on.
+    fn size(&self) -> io::Result<u64> {
+        Ok(u64::MAX)
+    }
 }
 
 /// One open file.
@@ -86,6 +90,11 @@ impl Dir {
     /// at the next start. Checked before files are opened and names are changed, and before records count as durable.
     pub(super) fn check_path(&self) -> Result<(), Failure> {
         self.files.check_path().map_err(|error| Failure::new(STAY, &*self.path, error))
+    }
+
+    /// Bytes of the file system that it is on.
+    pub(super) fn size(&self) -> Result<u64, Failure> {
+        self.files.size().map_err(|error| Failure::new("measure the file system of", &*self.path, error))
     }
 
     /// Names in ascending order.
@@ -292,6 +301,11 @@ impl Files for Disk {
         }
         let why = "another directory has come in the place of the one that is open";
         Err(io::Error::new(io::ErrorKind::NotFound, why))
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        let system = rustix::fs::fstatvfs(&self.handle)?;
+        Ok(system.f_blocks.saturating_mul(system.f_frsize))
     }
 }
 

@@ -64,6 +64,10 @@ pub use memo::{Memo, MemoWriter};
 /// Bytes of a segment unless told otherwise.
 pub const SEGMENT_BYTES: u64 = 32 << 20;
 
+/// A segment is not larger than this part of the file system: a disk without room for the next one counts as nearly
+/// full, however little is on it. As much is kept free by default, so that there is room for it.
+const PART_OF_DISK: u64 = 20;
+
 /// A segment is not smaller than this, whatever is asked for.
 const SMALLEST_SEGMENT: u64 = 16 << 10;
 
@@ -208,9 +212,10 @@ struct Found {
 /// Opens a directory that this process has locked; `fresh` is its identity if it is new.
 fn find(dir: &Dir, options: &Options, fresh: u128, background: bool) -> Result<Found, StorageError> {
     let expected = options.identity(fresh);
+    let segment_bytes = options.segment_bytes.min(dir.size()? / PART_OF_DISK);
     let mode = Mode {
         sync: options.durability == Durability::Fsync || expected.log == Logged::Promises,
-        segment_bytes: options.segment_bytes.max(SMALLEST_SEGMENT).next_multiple_of(BLOCK as u64),
+        segment_bytes: segment_bytes.max(SMALLEST_SEGMENT).next_multiple_of(BLOCK as u64),
         spares: if background { SPARES } else { 1 },
         background,
     };

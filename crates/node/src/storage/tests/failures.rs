@@ -418,3 +418,23 @@ fn a_failure_says_what_to_do_about_its_cause() {
         assert_eq!(said.contains("disk errors"), errno == Errno::IO, "{said}");
     }
 }
+
+/// What is there would fit many times, but the next segment would not: nothing could be written any more.
+#[test]
+fn on_a_small_disk_segments_are_small() {
+    let options = Options { segment_bytes: 64 * SMALLEST_SEGMENT, ..options() };
+    let size = 64 * SMALLEST_SEGMENT;
+    let memory = Memory::new(1);
+    memory.fail(Faults { size: Some(size), ..Faults::default() });
+    let mut replica = Replica::open(&memory, &options, &Remains::none()).unwrap();
+    let group = [Bytes::from(vec![7; 1000])];
+    for count in 0..2000 {
+        replica.append(&group).unwrap();
+        if count % 100 == 99 {
+            replica.checkpoint(1).unwrap();
+        }
+        let files = memory.names();
+        let taken: u64 = files.iter().map(|name| memory.read(name).len() as u64).sum();
+        assert!(taken < size, "{taken} bytes of {size} after {count} records: {files:?}");
+    }
+}
