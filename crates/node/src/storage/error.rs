@@ -8,7 +8,7 @@ use quorate_core::{FeatureLevel, NodeId};
 use rustix::io::Errno;
 use thiserror::Error;
 
-use super::files::STAY;
+use super::files::{CREATE, LIST, STAY};
 
 /// The system failed to read or write a file. For a log that runs this is final: after a failed write or sync
 /// nobody knows what is on the disk, and asking again would only hide it.
@@ -46,8 +46,13 @@ impl Failure {
 }
 
 fn advice(doing: &str, source: &io::Error, path: &std::path::Path) -> String {
-    let home = path.parent().filter(|_| doing != STAY).unwrap_or(path).display();
+    let home = path.parent().filter(|_| doing != STAY && doing != LIST).unwrap_or(path).display();
     match source.kind() {
+        // The system says the same of inodes.
+        io::ErrorKind::StorageFull if doing == CREATE || doing == super::MAKE => format!(
+            "; free space or inodes on the file system of {home} (df, df -i): nothing is lost, and if this has \
+             stopped it can be started again then"
+        ),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             format!(
                 "; free space on the file system of {home}: nothing is lost, and if this has stopped it can be started \
@@ -80,8 +85,13 @@ fn advice(doing: &str, source: &io::Error, path: &std::path::Path) -> String {
              its control group), then start the node again: nothing is lost"
                 .to_owned()
         }
-        _ if matches!(Errno::from_io_error(source), Some(Errno::MFILE | Errno::NFILE)) => {
+        _ if Errno::from_io_error(source) == Some(Errno::MFILE) => {
             "; raise the limit on open files (ulimit -n), then start the node again: nothing is lost"
+                .to_owned()
+        }
+        _ if Errno::from_io_error(source) == Some(Errno::NFILE) => {
+            "; raise the system's limit on open files (sysctl fs.file-max), then start the node again: nothing is \
+             lost"
                 .to_owned()
         }
         _ => {

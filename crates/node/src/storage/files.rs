@@ -70,6 +70,12 @@ const PARTS: usize = 1024;
 /// What is done in a directory whose path no longer leads to it; see [`Failure::doing`].
 pub(super) const STAY: &str = "go on in";
 
+/// Reading a directory, in a [`Failure`]'s words.
+pub(super) const LIST: &str = "list";
+
+/// Making a file, in a [`Failure`]'s words.
+pub(super) const CREATE: &str = "create";
+
 /// A directory whose errors say which file.
 #[derive(Clone)]
 pub(super) struct Dir {
@@ -100,13 +106,13 @@ impl Dir {
     /// Names in ascending order.
     pub(super) fn list(&self) -> Result<Vec<String>, Failure> {
         self.check_path()?;
-        let mut names = self.files.list().map_err(|error| Failure::new("list", &*self.path, error))?;
+        let mut names = self.files.list().map_err(|error| Failure::new(LIST, &*self.path, error))?;
         names.sort_unstable();
         Ok(names)
     }
 
     pub(super) fn create(&self, name: &str) -> Result<Handle, Failure> {
-        self.handle(name, "create", |files| files.create(name))
+        self.handle(name, CREATE, |files| files.create(name))
     }
 
     pub(super) fn open(&self, name: &str) -> Result<Handle, Failure> {

@@ -401,19 +401,22 @@ fn a_log_that_is_dropped_writes_what_it_was_given_and_vouches_for_it() {
 
 #[test]
 fn a_failure_says_what_to_do_about_its_cause() {
-    let said = |errno: Errno| Failure::new("open", "/data/wal-1", errno.into()).to_string();
-    for (errno, part) in [
-        (Errno::NOENT, "put back /data as it was"),
-        (Errno::FBIG, "ulimit -f"),
-        (Errno::AGAIN, "ulimit -u"),
-        (Errno::MFILE, "ulimit -n"),
-        (Errno::NFILE, "ulimit -n"),
-        (Errno::ACCESS, "let this user read and write /data"),
-        (Errno::ROFS, "remount the file system of /data"),
-        (Errno::DQUOT, "free space on the file system of /data"),
-        (Errno::IO, "look for disk errors in the kernel log"),
+    for (doing, errno, part) in [
+        ("open", Errno::NOENT, "put back /data as it was"),
+        ("write", Errno::FBIG, "ulimit -f"),
+        ("make", Errno::AGAIN, "ulimit -u"),
+        ("open", Errno::MFILE, "ulimit -n"),
+        ("open", Errno::NFILE, "fs.file-max"),
+        ("open", Errno::ACCESS, "let this user read and write /data,"),
+        ("list", Errno::ACCESS, "let this user read and write /data/wal-1,"),
+        ("write", Errno::ROFS, "remount the file system of /data "),
+        ("write", Errno::DQUOT, "free space on the file system of /data:"),
+        ("write", Errno::NOSPC, "free space on the file system of /data:"),
+        ("create", Errno::NOSPC, "free space or inodes on the file system of /data (df, df -i)"),
+        ("make directory", Errno::NOSPC, "free space or inodes on the file system of /data (df, df -i)"),
+        ("read", Errno::IO, "look for disk errors in the kernel log"),
     ] {
-        let said = said(errno);
+        let said = Failure::new(doing, "/data/wal-1", errno.into()).to_string();
         assert!(said.contains(part), "{said}");
         assert_eq!(said.contains("disk errors"), errno == Errno::IO, "{said}");
     }
