@@ -52,8 +52,11 @@ pub(crate) struct Entry {
 impl Log {
     /// Takes in what was denied; no value is ever a part of it.
     pub(crate) fn add(&mut self, mut entry: Entry) {
-        entry.object.truncate(SHOWN);
-        entry.user.truncate(SHOWN);
+        for word in [&mut entry.object, &mut entry.user] {
+            word.truncate(SHOWN);
+            // What a client sends as a key or a name may have the size of the largest value.
+            word.shrink_to_fit();
+        }
         let is_same = |known: &Entry| {
             known.reason == entry.reason
                 && known.in_multi == entry.in_multi
@@ -73,5 +76,25 @@ impl Log {
 
     pub(crate) fn reset(&mut self) {
         self.entries.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_denied_takes_little_memory_however_long_its_words_were() {
+        let mut log = Log::default();
+        for number in 0..2 * ENTRIES {
+            let word = |first: &str| [first.as_bytes(), &number.to_le_bytes(), &[b'x'; 1 << 16]].concat();
+            let (object, user) = (word("key"), word("user"));
+            let (reason, at, client) = (Reason::Auth, Duration::ZERO, String::new());
+            log.add(Entry { count: 1, reason, in_multi: false, object, user, at, client });
+        }
+        let kept: usize =
+            log.latest(usize::MAX).map(|entry| entry.object.capacity() + entry.user.capacity()).sum();
+        assert_eq!(log.latest(usize::MAX).len(), ENTRIES);
+        assert!(kept <= 2 * ENTRIES * SHOWN, "{kept} bytes");
     }
 }
