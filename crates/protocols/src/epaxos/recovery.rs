@@ -139,13 +139,18 @@ impl Replica {
         self.judge((instance, ballot), cx);
     }
 
-    /// Somebody has joined a higher ballot: the next attempt must be above it.
-    pub(super) fn on_reject(&mut self, instance: Instance, ballot: Ballot) {
-        let lower = |held: &InstanceState| held.state.ballot < ballot && !held.is_committed();
-        if self.learner.get(instance).is_some_and(lower) {
-            self.learner.entry(instance).state.ballot = ballot;
-            self.pending.give_up(instance, ballot);
+    /// Somebody has joined a higher ballot: the next attempt must be above it. So this replica joins it as well, and
+    /// must not forget that: whoever asks for it later is told at once that it is.
+    pub(super) fn on_reject(&mut self, at: Attempt, cx: &mut Cx<'_>) {
+        let lower = |held: &InstanceState| held.state.ballot < at.1 && !held.is_committed();
+        if !self.learner.get(at.0).is_some_and(lower) {
+            return;
         }
+        if mutation::active("epaxos/hearsay-not-durable") {
+            self.learner.entry(at.0).state.ballot = at.1;
+            return self.pending.give_up(at.0, at.1);
+        }
+        self.join(at, cx);
     }
 
     pub(super) fn on_recover_reply(&mut self, from: NodeId, at: Attempt, vote: Vote, cx: &mut Cx<'_>) {

@@ -117,7 +117,7 @@ impl Machine for Replica {
                 self.on_validated(from, (instance, ballot), (against, forgotten), cx);
             }
             Message::Waiting { instance, count } => self.on_waiting(instance, count, cx),
-            Message::Reject { instance, ballot } => self.on_reject(instance, ballot),
+            Message::Reject { instance, ballot } => self.on_reject((instance, ballot), cx),
         }
     }
 

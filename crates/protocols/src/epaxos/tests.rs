@@ -1,4 +1,5 @@
-//! What a replica says where batches are large, and where they are small: to whom, and whether the batch is in it.
+//! What a replica says where batches are large, and where they are small: to whom, and whether the batch is in it; and
+//! what it keeps to when it comes back.
 
 use std::time::Duration;
 
@@ -46,21 +47,32 @@ fn instant(millis: u64) -> Instant {
 impl Bench {
     /// With these instances in its log, pre-accepted with a batch of so many bytes.
     fn new(pre_accepted: &[Instance], bytes: usize) -> Bench {
-        let group = Group::of((1..=3).map(node).collect());
-        let (config, _) = Epaxos::configure(&group, &mut Settings::default()).expect("defaults fit together");
         let mut state = State::default();
         state.pre_accept(Frontier::default(), Frontier::default());
         let changed = |instance: &Instance| {
             let command = Some(batch(bytes));
             Record::Changed { instance: *instance, state, command }
         };
-        let saved = Saved { records: pre_accepted.iter().map(changed).collect(), ..Saved::nothing() };
+        Bench::recover(pre_accepted.iter().map(changed).collect())
+    }
+
+    /// Back from these records.
+    fn recover(records: Vec<Record>) -> Bench {
+        let group = Group::of((1..=3).map(node).collect());
+        let (config, _) = Epaxos::configure(&group, &mut Settings::default()).expect("defaults fit together");
+        let saved = Saved { records: records.clone(), ..Saved::nothing() };
         let (mut random, mut out) = (Random::new(1), Outbox::new(true));
         let mut cx = Context::new(node(1).into(), instant(0), &mut random, &mut out);
         let replica = Replica::recover(config, saved, &mut cx);
+        out.records.splice(..0, records);
         let mut bench = Bench { replica, random, out, millis: 0 };
         bench.said();
         bench
+    }
+
+    /// It crashes when all is durable that it has persisted, and comes back.
+    fn restart(self) -> Bench {
+        Bench::recover(self.out.records)
     }
 
     /// A step, so many milliseconds after the last: what is said upon it.
@@ -191,4 +203,18 @@ fn a_large_batch_that_becomes_a_no_op_since_its_owner_takes_part_is_not_told() {
         let by_owner = bench.hear(2, Message::Recover { instance, ballot: ballot(3, 2) }, 0);
         assert_eq!(by_owner, ["2: RecoverReply with the batch"], "{bytes}");
     }
+}
+
+/// Whoever counts the promise relies on it: another that recovers the instance in a ballot between may have what was
+/// voted for, which the promise says cannot be.
+#[test]
+fn a_ballot_that_was_heard_of_in_a_rejection_is_promised_durably() {
+    let instance = at(2, 1);
+    let mut bench = Bench::new(&[instance], 1);
+    bench.hear(3, Message::Reject { instance, ballot: ballot(2, 3) }, 0);
+    let promises = bench.hear(3, Message::Recover { instance, ballot: ballot(2, 3) }, 0);
+    assert_eq!(promises, ["3: RecoverReply with the batch"]);
+    let mut bench = bench.restart();
+    let (ballot, deps, value) = (ballot(2, 2), Frontier::default(), Some(batch(1)));
+    assert_eq!(bench.hear(2, Message::Accept { instance, ballot, value, deps }, 0), ["2: Reject"]);
 }

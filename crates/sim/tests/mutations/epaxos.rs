@@ -93,6 +93,13 @@ fn one_variable_for_both_ballots() {
     assert_diverges("epaxos/one-ballot", text, ["p3 #3 = ", "p4 #4 = "]);
 }
 
+/// It takes three recoveries at the same time, and a crash between two answers.
+#[test]
+fn a_ballot_that_was_only_heard_of_is_forgotten() {
+    let text = trace!("epaxos", "promise-by-hearsay");
+    assert_diverges("epaxos/hearsay-not-durable", text, ["p3 #3 = ", "p4 #4 = "]);
+}
+
 #[test]
 fn a_recovery_that_judges_what_is_forgotten() {
     let text = trace!("epaxos", "judging-what-is-forgotten");
