@@ -92,10 +92,10 @@ impl Conflicts {
     /// An instance touches this.
     pub fn add(&mut self, instance: Instance, touched: &Interference) {
         for key in &touched.reads {
-            self.keys.entry(key.clone()).or_default().read.add(instance);
+            self.mark(key, |marks| marks.read.add(instance));
         }
         for key in &touched.writes {
-            self.keys.entry(key.clone()).or_default().written.add(instance);
+            self.mark(key, |marks| marks.written.add(instance));
         }
         for session in &touched.sessions {
             self.sessions.entry(*session).or_default().add(instance);
@@ -111,6 +111,15 @@ impl Conflicts {
         ];
         for (_, mark) in marks.into_iter().filter(|(touches, _)| *touches) {
             mark.add(instance);
+        }
+    }
+
+    /// Changes who touched a key. The index has keys of its own: they outlive the batch, and must not keep all of it in
+    /// memory.
+    fn mark(&mut self, key: &Bytes, change: impl FnOnce(&mut Marks)) {
+        match self.keys.get_mut(key) {
+            Some(marks) => change(marks),
+            None => change(self.keys.entry(Bytes::copy_from_slice(key)).or_default()),
         }
     }
 
@@ -217,7 +226,7 @@ impl Conflicts {
         }
         for trace in traces {
             match trace {
-                Trace::Key { key, marks } => self.keys.entry(key).or_default().merge(&marks),
+                Trace::Key { key, marks } => self.mark(&key, |own| own.merge(&marks)),
                 Trace::Session { session, touched } => {
                     let own = self.sessions.entry(session).or_default();
                     *own = own.union(&touched);
@@ -309,6 +318,17 @@ mod tests {
             }
         }
         assert_eq!(conflicts.len(), 4);
+    }
+
+    #[test]
+    fn an_index_keeps_no_batch_in_memory() {
+        let (mut conflicts, batch) = (Conflicts::default(), Bytes::from(vec![b'k'; 1 << 16]));
+        let (reads, writes) = (vec![batch.slice(..1)], vec![batch.slice(..2)]);
+        conflicts.add(at(1, 1), &Interference { reads, writes, ..Interference::default() });
+        let trace = Trace::Key { key: batch.slice(..3), marks: Marks::default() };
+        conflicts.merge(&Totals::default(), [trace]);
+        assert_eq!(conflicts.len(), 3);
+        assert!(batch.is_unique());
     }
 
     #[test]
