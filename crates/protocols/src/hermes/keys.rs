@@ -124,7 +124,12 @@ impl Keys {
     }
 
     fn hold(&mut self, key: &Key, held: Held, valid: bool) {
-        Arc::make_mut(&mut self.parts[part(key)]).insert(key.clone(), held);
+        let keys = Arc::make_mut(&mut self.parts[part(key)]);
+        match keys.get_mut(key) {
+            Some(before) => *before = held,
+            // It stays for ever, and must not keep the message in which it came.
+            None => drop(keys.insert(Key::copy_from_slice(key), held)),
+        }
         self.set_valid(key, valid);
     }
 
@@ -132,7 +137,7 @@ impl Keys {
     pub fn put(&mut self, version: &Version) -> Result<(), WireError> {
         self.store.put_image(&version.key, version.value.as_ref())?;
         let Version { key, at, valid, record, .. } = version;
-        self.hold(key, Held { at: *at, record: record.clone() }, *valid);
+        self.hold(key, Held { at: *at, record: record.detached() }, *valid);
         Ok(())
     }
 
@@ -336,6 +341,7 @@ impl Loading {
 
 #[cfg(test)]
 mod tests {
+    use super::super::record::Name;
     use super::*;
     use crate::testing::read_out;
 
@@ -364,6 +370,22 @@ mod tests {
             let next = (keys.at(&key).version + 1) << ORDINAL_BITS;
             assert!((revision + 1..=revision + (3 << ORDINAL_BITS)).contains(&next), "{revision}: {next}");
         }
+    }
+
+    #[test]
+    fn a_key_does_not_keep_the_message_in_which_its_version_came() {
+        let mut version = keys("k").version(&Key::from_static(b"k")).expect("it is here");
+        version.valid = true;
+        for seq in 1..=3 {
+            version.record.add(Name { nonce: 1, seq }, (1, 1), &Reply::Integer(seq as i64).encoded());
+        }
+        let message = version.to_bytes();
+        let sent = Version::from_bytes(message.clone()).expect("whole");
+        let mut keys = Keys::new(Store::new());
+        keys.put(&sent).expect("it can be read");
+        assert_eq!(keys.version(&sent.key), Some(version));
+        drop(sent);
+        assert!(message.is_unique());
     }
 
     #[test]

@@ -103,6 +103,17 @@ impl Record {
         }
     }
 
+    /// The same, with replies in a buffer of their own: those of a version that was sent share its message.
+    pub fn detached(&self) -> Record {
+        let replies = self.sessions.iter().flat_map(|session| &session.done);
+        let mut all = Bytes::from(replies.map(|(_, reply)| &reply[..]).collect::<Vec<_>>().concat());
+        let mut sessions = self.sessions.to_vec();
+        for (_, reply) in sessions.iter_mut().flat_map(|session| &mut session.done) {
+            *reply = all.split_to(reply.len());
+        }
+        Record { forgotten: self.forgotten, sessions: Arc::new(sessions) }
+    }
+
     /// About how many bytes it takes.
     pub fn bytes(&self) -> usize {
         let replies =
