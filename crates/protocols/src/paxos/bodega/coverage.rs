@@ -92,7 +92,7 @@ impl Coverage {
                 if let Some(count) = self.here.get_mut(key) {
                     *count += 1;
                 } else if self.here.len() < MAX_KEYS {
-                    self.here.insert(key.clone(), 1);
+                    self.here.insert(Bytes::copy_from_slice(key), 1);
                 }
             }
         }
@@ -115,7 +115,10 @@ impl Coverage {
     /// The leader hears what clients of a site have read.
     pub fn on_reads(&mut self, site: NodeId, reads: Vec<(Bytes, u64)>) {
         for (key, count) in reads {
-            if self.asked.len() < MAX_KEYS || self.asked.contains_key(&key) {
+            let is_known = self.asked.contains_key(&key);
+            if is_known || self.asked.len() < MAX_KEYS {
+                // One that stays here must not keep the message in which it came.
+                let key = if is_known { key } else { Bytes::copy_from_slice(&key) };
                 let reads = self.asked.entry(key).or_default().reads.entry(site).or_default();
                 *reads = reads.saturating_add(count);
             }
@@ -160,6 +163,26 @@ impl Coverage {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_that_are_counted_keep_no_message_in_memory() {
+        let (mut coverage, message) = (Coverage::default(), Bytes::from(vec![b'k'; 1 << 16]));
+        coverage.on_reads(NodeId::new(1).unwrap(), vec![(message.slice(..1), 1), (message.slice(..2), 1)]);
+        let read = Command::Get { key: Bytes::from_static(b"k") }.to_bytes();
+        coverage.on_ask(&Ask {
+            nonce: 1,
+            session: 0,
+            open: false,
+            low: 0,
+            writes: Vec::new(),
+            reads: vec![(1, read.clone())],
+            bounds: Vec::new(),
+            manage: Vec::new(),
+            version: 0,
+        });
+        assert_eq!((coverage.asked.len(), coverage.here.len()), (2, 1));
+        assert!(message.is_unique() && read.is_unique());
+    }
 
     #[test]
     fn keys_are_covered_where_they_are_read() {
