@@ -15,6 +15,9 @@ use crate::paxos::engine::{self, Role};
 /// A grantor with more open keys than this says nothing: grantees wait until it has fewer.
 const MAX_OPEN: usize = 1024;
 
+/// Executed slots whose keys are remembered, at most: nobody may regrant them, as to one that is no grantee.
+const MAX_WRITTEN: usize = 1024;
+
 /// As a grantee.
 #[derive(Debug, Default)]
 pub(super) struct Regrants {
@@ -45,6 +48,18 @@ impl Regrants {
     pub fn jump(&mut self, applied: u64) {
         self.executed = applied;
         self.forget(applied);
+    }
+
+    /// A slot is executed that writes these keys.
+    fn write<'a>(&mut self, slot: u64, keys: impl Iterator<Item = &'a Key>) {
+        // They are not to keep the value of the slot in memory.
+        let keys: Vec<_> = keys.map(|key| Key::copy_from_slice(key)).collect();
+        self.last.extend(keys.iter().map(|key| (key.clone(), slot)));
+        self.written.insert(slot, keys);
+        if self.written.len() > MAX_WRITTEN {
+            let first = self.written.first_key_value().map_or(0, |(slot, _)| *slot);
+            self.forget(first);
+        }
     }
 
     fn forget(&mut self, upto: u64) {
@@ -90,10 +105,7 @@ pub(super) fn on_executed(
     for (slot, written) in &executed {
         match written.keys() {
             None => clear = Some(*slot),
-            Some(keys) => {
-                regrants.last.extend(keys.iter().map(|key| (key.clone(), *slot)));
-                regrants.written.insert(*slot, keys.iter().cloned().collect());
-            }
+            Some(keys) => regrants.write(*slot, keys.iter()),
         }
     }
     if let Some(slot) = clear {
@@ -181,6 +193,25 @@ pub(super) fn are_regranted(replica: &Replica, extent: &Extent, now: Time) -> bo
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As at one that is granted nothing, or where grants stay.
+    #[test]
+    fn what_nobody_regrants_is_not_remembered_for_ever() {
+        let numbers = (0..=10 * MAX_WRITTEN as u32).flat_map(u32::to_be_bytes);
+        let (mut regrants, value) = (Regrants::default(), Key::from(numbers.collect::<Vec<_>>()));
+        let key = |slot: usize| value.slice(4 * slot..4 * slot + 4);
+        for slot in 1..=10 * MAX_WRITTEN {
+            regrants.write(slot as u64, [key(slot)].iter());
+        }
+        assert_eq!((regrants.last.len(), regrants.written.len()), (MAX_WRITTEN, MAX_WRITTEN));
+        assert!(value.is_unique());
+        let last = |slot| regrants.last(&Extent::Keys([key(slot)].into_iter().collect()));
+        let remembered = 9 * MAX_WRITTEN;
+        assert_eq!(
+            [0, 3, remembered + 1].map(last),
+            [remembered, remembered, remembered + 1].map(|at| at as u64)
+        );
+    }
 
     #[test]
     fn after_a_snapshot_any_key_may_have_been_written_in_the_last_slot_that_it_covers() {
