@@ -170,6 +170,18 @@ fn what_would_look_at_too_much_is_refused_in_words_and_the_connection_stays_usab
     assert_eq!(node.ask(&mut connection, b"PING\r\n"), "+PONG\r\n");
 }
 
+#[test]
+fn more_names_of_commands_than_there_are_commands_are_refused_in_words() {
+    let mut node = Node::new();
+    let mut connection = node.connect();
+    for command in ["INFO", "DOCS"] {
+        let words: Vec<&str> = ["COMMAND", command].into_iter().chain(["acl"; 257]).collect();
+        let refused = "-ERR 257 names are more than the limit of 256\r\n";
+        assert_eq!(node.ask(&mut connection, &request(&words)), refused);
+        assert!(node.ask(&mut connection, &request(&words[..258])).starts_with('*'));
+    }
+}
+
 fn fill_hash_more(node: &mut Node, connection: &mut Connection) {
     for start in [5000, 8000, 11_000] {
         let numbers = start..(start + 3000).min(12_000);

@@ -102,10 +102,21 @@ fn lookup(name: &[u8]) -> Option<&'static Spec> {
     }
 }
 
+/// How many names COMMAND INFO and COMMAND DOCS may be asked about: there are fewer commands, and what they are is long.
+const NAMES: usize = 256;
+
+fn check_names(args: &Args<'_>) -> Result<(), Fault> {
+    match args.len() - 2 {
+        names if names > NAMES => Err(format!("ERR {names} names are more than the limit of {NAMES}").into()),
+        _ => Ok(()),
+    }
+}
+
 fn info(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     if args.len() == 2 {
         return list_all(args, call);
     }
+    check_names(&args)?;
     call.reply.array(args.len() - 2);
     for name in args.from(2) {
         match lookup(name) {
@@ -139,6 +150,7 @@ fn describe(spec: &Spec, reply: &mut Writer<'_>) {
 }
 
 fn docs(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    check_names(&args)?;
     let specs: Vec<&Spec> = match args.len() {
         2 => all().to_vec(),
         _ => args.from(2).filter_map(lookup).collect(),
