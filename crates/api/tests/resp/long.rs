@@ -182,6 +182,20 @@ fn more_names_of_commands_than_there_are_commands_are_refused_in_words() {
     }
 }
 
+#[test]
+fn a_transaction_has_no_replies_without_bound_that_the_store_does_not_give() {
+    let mut node = Node::new();
+    let mut connection = node.connect();
+    node.ask(&mut connection, b"MULTI\r\n");
+    node.ask(&mut connection, &b"COMMAND DOCS\r\n".repeat(1000));
+    node.ask(&mut connection, b"SET k v\r\nCLIENT SETNAME me\r\nGET k\r\n");
+    let reply = node.ask(&mut connection, b"EXEC\r\n");
+    assert!(reply.len() < 2 << 20, "{} bytes", reply.len());
+    let refused = "-ERR the transaction's replies would have more than 1048576 bytes\r\n";
+    let end = format!("{refused}+OK\r\n{refused}$1\r\nv\r\n");
+    assert!(reply.starts_with("*1003\r\n") && reply.ends_with(&end));
+}
+
 fn fill_hash_more(node: &mut Node, connection: &mut Connection) {
     for start in [5000, 8000, 11_000] {
         let numbers = start..(start + 3000).min(12_000);

@@ -27,6 +27,11 @@ pub(in super::super) fn is_immediate(spec: &Spec) -> bool {
     matches!(spec.name, EXEC | "discard" | "multi" | "watch" | "quit" | "reset")
 }
 
+/// Whether the store answers a command; few others have a long reply, and those are known at once.
+fn is_about_data(spec: &Spec) -> bool {
+    spec.flags.iter().any(|flag| matches!(*flag, "readonly" | "write"))
+}
+
 /// The error for an EXEC that cannot be executed for this reason: it ends the transaction.
 pub(in super::super) fn abort(reason: &Fault) -> Vec<u8> {
     let reason = reason.0.strip_prefix(b"ERR ").unwrap_or(&reason.0);
@@ -96,9 +101,16 @@ fn exec(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let (resp3, read_mode) = (call.state.resp3, call.state.read_mode);
     let before = Before { resp3, client: client(call).clone(), identity, read_mode };
     let (mut commands, mut parts) = (Vec::new(), Vec::with_capacity(queue.commands.len()));
+    // Bytes of what is answered at once: COMMAND DOCS is short, and its reply is long.
+    let (mut ready, most) = (0, call.limits().replies);
     for Queued { spec, frame, words } in &queue.commands {
         let mut out = Output::default();
         let mut reply = Writer { out: &mut out, resp3: call.state.resp3 };
+        if ready > most && !is_about_data(spec) {
+            reply.error(format!("ERR the transaction's replies would have more than {most} bytes"));
+            parts.push(Part::Ready(out));
+            continue;
+        }
         // They may have changed since it was queued.
         let args = Args::new(frame, words);
         if let Err(denial) = call.shared.acl.judge(call.state.identity.as_ref(), spec, &args) {
@@ -123,7 +135,10 @@ fn exec(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
                 reply.error(format!("ERR {} is not allowed in a transaction", spec.name.replace('|', " ")));
                 parts.push(Part::Ready(out));
             }
-            Ok(Step::Answered | Step::Close) => parts.push(Part::Ready(out)),
+            Ok(Step::Answered | Step::Close) => {
+                ready += out.len();
+                parts.push(Part::Ready(out));
+            }
             Err(Fault(text)) => {
                 reply.error(text);
                 parts.push(Part::Ready(out));
