@@ -775,6 +775,196 @@ fn the_disk_of_one_that_does_not_vote_is_not_replaced() {
     assert!(matches!(&verdict, Verdict::Refuse(Reason { why: Why::OtherDisk { .. }, .. })), "{verdict:?}");
 }
 
+/// `a2! -b -c`: the disk *a*, in its second life, admitted; *b* and *c* are retired. `-`: nothing is remembered.
+fn peer(text: &str) -> PeerDisk {
+    let mut peer = PeerDisk::default();
+    let disk = |name: char| DiskId(name as u128);
+    for word in text.split_whitespace().filter(|word| *word != "-") {
+        match word.strip_prefix('-') {
+            Some(name) => peer.retired.extend(name.chars().map(disk)),
+            None => {
+                let (name, life) = word.trim_end_matches('!').split_at(1);
+                let life: u64 = life.parse().unwrap();
+                let disk = name.chars().map(disk).next().unwrap();
+                peer.current = Some(DiskLife { disk, life, starts: (1..=life).collect() });
+                peer.admitted = word.ends_with('!');
+            }
+        }
+    }
+    peer
+}
+
+#[test]
+fn what_was_admitted_wins_then_what_is_remembered_here_and_what_is_retired_never() {
+    // remembered here, remembered there → remembered here afterwards
+    let table = "
+        -      | a1     → a1
+        -      | a1! -b → a1! -b
+        a1     | -      → a1
+        a1     | a1!    → a1!
+        a1!    | a1     → a1!
+        a1     | a2     → a2
+        a2     | a1     → a2
+        a1     | b1     → a1
+        a1     | b1!    → b1!
+        a1!    | b1     → a1!
+        a1!    | b1!    → a1!
+        -a     | a1!    → -a
+        b1 -a  | a2!    → b1 -a
+        a1!    | -a     → -a
+        a1!    | b1 -a  → b1 -a
+        a1!    | -b     → a1! -b
+    ";
+    for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let (given, expected) = line.split_once('→').unwrap();
+        let (mine, theirs) = given.split_once('|').unwrap();
+        let mut mine = peer(mine);
+        merge(&mut mine, &peer(theirs), false);
+        assert_eq!(mine, peer(expected), "{line}");
+    }
+    let mut me = peer("-");
+    merge(&mut me, &peer("a1! -b"), true);
+    assert_eq!(me, peer("-b"), "which disk is its own, nobody else says");
+}
+
+#[test]
+fn an_admitted_disk_takes_the_place_of_one_that_was_lost_before_it_was_admitted() {
+    for group in ["", "group 1 0 1 2 3 4 5"] {
+        tell(&format!(
+            "members 1 2 3 4 5
+             start 1 a = waits for 3 of 2 3 4 5
+             start 2 b = waits for 3 of 1 3 4 5
+             start 4 d = waits for 3 of 1 2 3 5
+             start 5 e = waits for 3 of 1 2 3 4
+             start 3 lost = waits for 3 of 1 2 4 5
+             3>1 = ok, 3 waits for 2 of 2 4 5
+             {group}
+             crash 3
+             start 3 c = waits for 3 of 1 2 4 5
+             3>2 = ok, 3 waits for 2 of 1 4 5
+             3>4 = ok, 3 waits for 1 of 1 5
+             3>5 = ok, 3 runs
+             3>1 = ok
+             crash 3
+             start 3 lost = waits for 3 of 1 2 4 5
+             3>1 = 3 stops: Retired"
+        ));
+    }
+}
+
+#[test]
+fn a_disk_that_was_admitted_in_another_group_is_refused() {
+    tell(&format!(
+        "members 3
+         start 3 other = runs
+         crash 3
+         {THREE}
+         3>1 = ok
+         crash 3
+         start 3 other = runs
+         3>1 = 3 stops: OtherDisk"
+    ));
+}
+
+#[test]
+fn a_learner_that_lost_its_disk_does_not_join_with_another() {
+    tell(&format!(
+        "{THREE}
+         start 4 d join = waits for 2 of 1 2 3
+         4>1 = ok, 4 waits for 1 of 2 3
+         4>2 = ok, 4 runs
+         4>1 = ok
+         crash 4
+         start 4 empty join = waits for 2 of 1 2 3
+         4>1 = 4 stops: OtherDisk"
+    ));
+}
+
+#[test]
+fn an_initial_member_that_lost_its_disk_does_not_join_as_if_it_were_new() {
+    tell(
+        "members 1 2 3
+         start 1 a = waits for 2 of 2 3
+         start 3 c = waits for 2 of 1 2
+         3>1 = ok, 3 waits for 1 of 2
+         crash 3
+         start 3 empty join = waits for 2 of 1 2
+         3>1 = 3 stops: OtherDisk",
+    );
+}
+
+/// Member 1 does not hear of node 4 between the replacement and its leaving.
+#[test]
+fn the_disk_that_has_replaced_a_voters_counts_as_admitted_where_it_was_let_in() {
+    tell(&format!(
+        "{THREE}
+         start 4 d join = waits for 2 of 1 2 3
+         4>1 = ok, 4 waits for 1 of 2 3
+         4>2 = ok, 4 runs
+         group 1 7 1 2 3 4
+         group 2 7 1 2 3 4
+         group 3 7 1 2 3 4
+         crash 4
+         start 4 new replace = looks for 1 2 3
+         1>4 = not yet: Waits
+         2>4 = not yet: Waits
+         3>4 = ok
+         4>1 = ok, 4 waits for 2 of 2 3
+         4>2 = ok, 4 waits for 1 of 3
+         4>3 = ok, 4 runs
+         crash 1
+         start 1 a = runs
+         group 1 9 1 2 3
+         crash 4
+         start 4 empty join = waits for 2 of 1 2 3
+         4>1 = 4 stops: OtherDisk"
+    ));
+}
+
+#[test]
+fn a_learner_that_has_not_heard_of_a_replacement_does_not_stop_the_new_disk() {
+    tell(&format!(
+        "{THREE}
+         start 4 d join = waits for 2 of 1 2 3
+         4>1 = ok, 4 waits for 1 of 2 3
+         4>2 = ok, 4 runs
+         3>4 = ok
+         crash 3
+         start 3 new replace = looks for 1 2
+         1>3 = not yet: Waits
+         2>3 = ok
+         3>1 = ok, 3 waits for 1 of 2
+         3>2 = ok, 3 runs
+         4>3 = ok"
+    ));
+}
+
+/// Either of the two would do; neither relies on the other.
+#[test]
+fn an_empty_directory_of_a_first_member_that_left_is_refused_by_others_and_by_itself() {
+    tell(
+        "members 1 2 3
+         start 1 a = waits for 2 of 2 3
+         group 1 7 1 2 4
+         start 3 c = waits for 2 of 1 2
+         keep 3
+         late 3>1 = 3 stops: LeftGroup
+         1>3 = 3 stops: LeftGroup, 1 waits for 2 of 2 4",
+    );
+}
+
+#[test]
+fn whoever_joins_counts_a_majority_of_the_newest_group_that_it_has_heard_of() {
+    tell(&format!(
+        "{THREE}
+         group 1 7 1 2 5
+         start 4 d join = waits for 2 of 1 2 3
+         4>1 = ok, 4 waits for 1 of 2 5
+         group 4 0 1 2 3
+         4>3 = ok, 4 waits for 1 of 2 5"
+    ));
+}
+
 #[test]
 fn retired_disks_are_bounded() {
     let mut peer = PeerDisk::default();
