@@ -43,6 +43,7 @@
 //! | `tick 100ms` | time moves, and every timer that is due goes off |
 //! | `disk r1 manual`, `disk r1 auto` | records become durable by `sync` only; at once (as in the beginning) |
 //! | `sync r1` | what was persisted is durable |
+//! | `batch r1 begin`, `batch r1 end` | all that a node takes in between is handled in one batch |
 //! | `checkpoint r1` | the replica's state is saved, and its log cut; with `auto`, a state that came from elsewhere is at once |
 //! | `crash r1`, `restart r1` | a node dies with its proxy and what was not durable; it comes back |
 //! | `drain r1` | a node is asked to stop, and hands over what others would have to wait for |
@@ -55,7 +56,7 @@
 //!
 //! Monotonic clocks show the same time everywhere, and so do wall clocks unless `wall` says otherwise. True time is
 //! known exactly unless `clock` says otherwise.
-//! Only one input is handled in a batch.
+//! Only one input is handled in a batch, unless `batch` says otherwise.
 
 mod harness;
 mod scripted_cluster;

@@ -38,6 +38,8 @@ struct Node {
     /// How many records of this life the log had that are not in `records` any more.
     cut: u64,
     manual: bool,
+    /// Whether what it takes is one batch, which has not ended yet.
+    gathers: bool,
     ledger: RecordLedger,
     /// What it knows of true time.
     clock: Option<Knowledge>,
@@ -114,6 +116,7 @@ impl ScriptedCluster {
                 durable: 0,
                 cut: 0,
                 manual: false,
+                gathers: false,
                 ledger: RecordLedger::default(),
                 clock: Some(Knowledge::EXACT),
                 wall: 0,
@@ -251,6 +254,12 @@ impl ScriptedCluster {
                 self.node(id)?.manual = *how == "manual";
                 self.sync_if_auto(id);
             }
+            ["batch", name, "begin"] => self.node(node(name)?)?.gathers = true,
+            ["batch", name, "end"] => {
+                let id = node(name)?;
+                self.node(id)?.gathers = false;
+                self.finish(id);
+            }
             ["sync", name] => {
                 let id = node(name)?;
                 let all = self.node(id)?.records.len();
@@ -340,6 +349,7 @@ impl ScriptedCluster {
         if node.process.take().is_none() {
             return Err(format!("r{id} is down"));
         }
+        node.gathers = false;
         node.records.truncate(node.durable);
         Ok(())
     }
@@ -509,11 +519,11 @@ impl ScriptedCluster {
         }
     }
 
-    /// Ends the batch of a node, and lets out what came of it.
+    /// Ends the batch of a node, and lets out what came of it; while it gathers more, neither.
     fn finish(&mut self, id: NodeId) {
         let at = self.instant(id);
         let node = self.nodes.get_mut(&id).expect("a known node");
-        let Some(process) = &mut node.process else { return };
+        let Some(process) = node.process.as_mut().filter(|_| !node.gathers) else { return };
         process.end_batch(at);
         let Effects { facts, members, barriers, replies, records, .. } = std::mem::take(process.effects());
         let (me, proxy) = (ProcessId::from(id), ProcessId::from(ProxyId::of(id)));
