@@ -85,6 +85,15 @@ fn a_vote_of_another_ballot_that_counts() {
     assert_goes_wrong("multipaxos", "slots/count-across-ballots", text, counts_it);
 }
 
+/// A batch must bring an acceptor a proposal and the question of another candidate, which is elected by others and
+/// proposes something else before it has the answer.
+#[test]
+fn votes_of_the_ballot_before_that_count() {
+    let text = trace!("paxos/multipaxos", "votes-of-the-ballot-before");
+    let counts_them = |text: &str| text.contains("r2 leader leader r2 ballot 2.2 committed 3");
+    assert_goes_wrong("multipaxos", "paxos/votes-of-the-ballot-before", text, counts_them);
+}
+
 #[test]
 fn keys_that_are_due_and_still_show() {
     let text = trace!("paxos/multipaxos", "key-that-expires");

@@ -463,7 +463,9 @@ impl<P: Policy> Replica<P> {
 
     /// Votes cast in a ballot that is no longer promised are not worth a reply.
     pub(super) fn forget_votes(&mut self) {
-        self.votes.clear();
+        if !mutation::active("paxos/votes-of-the-ballot-before") {
+            self.votes.clear();
+        }
     }
 
     fn on_client(&mut self, from: ProcessId, message: clients::Message, cx: &mut Context<'_, Self>) {
