@@ -10,6 +10,15 @@ fn a_reader_that_goes_by_the_group_that_it_knows() {
     assert_goes_wrong("pqr", "pqr/group-of-the-proxy", text, is_stale);
 }
 
+/// The slot by whose time the key has expired writes nothing, and must be executed where the key was read before, and
+/// voted for where it is read then.
+#[test]
+fn a_quorum_that_is_believed_of_a_key_with_a_time_to_live() {
+    let text = trace!("paxos/pqr", "key-that-expires-elsewhere");
+    let comes_back = |text: &str| text.contains("p2 #3 = Value(Some(b\"v\"))");
+    assert_goes_wrong("pqr", "pqr/keys-that-expire", text, comes_back);
+}
+
 caught! { "pqr",
     a_reader_that_ignores_what_is_accepted: "pqr/accepted-ignored", at 57;
     a_reader_that_ignores_what_is_accepted_and_could_ask_a_leader:

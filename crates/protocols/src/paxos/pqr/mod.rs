@@ -44,7 +44,7 @@ use quorate_blocks::clients::{ProxyConfig, ReadObservation, Rinse, SessionClient
 use quorate_blocks::settings;
 use quorate_blocks::writes::Written;
 use quorate_core::{
-    Capabilities, Group, Never, NodeId, Payload, Protocol, Settings, SettingsError, Time, Wire,
+    Capabilities, Group, Never, NodeId, Payload, Protocol, Settings, SettingsError, Time, Wire, mutation,
 };
 use quorate_store::Command;
 
@@ -115,6 +115,10 @@ fn observation(replica: &Replica, command: &Bytes) -> ReadObservation {
     let decoded = Command::from_bytes(command.clone());
     let accepted = decoded.ok().and_then(|command| writes.last(command.footprint().reads())).unwrap_or(0);
     // A reply that is older than a vote would not be used.
-    let reply = if accepted == 0 { state.read_lasting(command).map(Payload::into_bytes) } else { None };
+    let reply = match accepted {
+        0 if mutation::active("pqr/keys-that-expire") => Some(state.read_now(command)),
+        0 => state.read_lasting(command).map(Payload::into_bytes),
+        _ => None,
+    };
     ReadObservation { applied: state.applied(), accepted, reply }
 }
