@@ -198,7 +198,9 @@ impl Limbo {
 
     fn add(&mut self, index: u64, value: &Bytes) {
         self.writes.set(index, Written::by(value));
-        if let Ok(Some(batch)) = Batch::decode(value) {
+        if let Ok(Some(batch)) = Batch::decode(value)
+            && !mutation::active("leaseguard/limbo-without-time")
+        {
             self.time = self.time.max(batch.time);
         }
     }

@@ -158,6 +158,21 @@ fn inherited_reads_under_timers() {
     assert_stale("leaseguard/inherit-under-timers", text);
 }
 
+/// It takes clocks that are set back when the former leader has shown that the key is gone, and nobody else knows.
+#[test]
+fn an_inherited_read_of_a_key_whose_time_is_up_in_the_limbo_region() {
+    let text = trace!("raft", "key-whose-time-is-up-in-the-limbo-region");
+    let comes_back = |text: &str| text.contains("p2 #5 = Value(Some(b\"v\"))");
+    assert_goes_wrong("raft", "leaseguard/limbo-without-time", text, comes_back);
+}
+
+#[test]
+fn an_inherited_read_at_a_follower_that_the_limbo_region_can_change() {
+    let text = trace!("raft", "read-index-in-the-limbo-region");
+    let is_stale = |text: &str| text.contains("p3 #3 = Value(Some(b\"old\"))");
+    assert_goes_wrong("raft", "leaseguard/index-of-the-limbo-region", text, is_stale);
+}
+
 /// A leader that was deposed and does not know says where it has appended an entry; another's is decided there.
 #[test]
 fn almost_local_reads_after_any_entry_of_the_place() {
