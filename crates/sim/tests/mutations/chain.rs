@@ -45,6 +45,15 @@ fn a_promise_that_always_comes_too_late() {
     crate::assert_goes_wrong("chain", "epochs/late-promises", text, leaves_out);
 }
 
+/// It takes an entry that one member has alone, an epoch without it, and its restart when it has heard of that and got
+/// nothing yet.
+#[test]
+fn a_log_of_an_earlier_epoch_that_is_taken_for_the_heads() {
+    let text = trace!("chain", "log-of-an-earlier-epoch");
+    let has_executed_it = |text: &str| text.contains("r2 outside leader r3 ballot 2.3 committed 4 applied 4");
+    crate::assert_goes_wrong("chain", "chain/log-of-an-earlier-epoch", text, has_executed_it);
+}
+
 /// Reads wait for it.
 #[test]
 fn a_tail_that_has_no_leases() {
