@@ -173,6 +173,14 @@ fn an_inherited_read_at_a_follower_that_the_limbo_region_can_change() {
     assert_goes_wrong("raft", "leaseguard/index-of-the-limbo-region", text, is_stale);
 }
 
+/// Two leaders that each have a configuration at one index, and a member that has had both.
+#[test]
+fn a_configuration_that_takes_the_place_of_another_and_is_not_told() {
+    let text = trace!("raft", "configuration-in-place-of-another");
+    let is_silent = |text: &str| !text.contains("r3 fact Configured { index: 5,");
+    assert_goes_wrong("raft", "raft/configured-before-the-cut", text, is_silent);
+}
+
 /// A leader that was deposed and does not know says where it has appended an entry; another's is decided there.
 #[test]
 fn almost_local_reads_after_any_entry_of_the_place() {
