@@ -60,11 +60,12 @@ struct Point {
     clients: usize,
     nodes: usize,
     pattern: Pattern,
-    turns: Turns,
+    /// Others than the usual ones of the protocol.
+    turns: Option<Turns>,
 }
 
 const fn point(writes: u64) -> Point {
-    Point { writes, clients: CLIENTS, nodes: 5, pattern: USUAL, turns: Capacity::UNLIMITED.turns }
+    Point { writes, clients: CLIENTS, nodes: 5, pattern: USUAL, turns: None }
 }
 
 /// Closed loops of both candidates; `keys` are those of the figure.
@@ -79,6 +80,7 @@ fn loops(
     let costs = Costs::known()?;
     bench.rows(figure, &points, |&(candidate, point)| {
         let Point { writes, clients, nodes, pattern, turns } = point;
+        let turns = turns.unwrap_or_else(|| world::turns(candidates));
         let cluster = Cluster { candidate, nodes, costs, turns };
         let seen = cluster.loaded((clients, writes), pattern, length(bench))?;
         let mut numbers: Vec<_> = world::totals(&seen)?.map(Some).to_vec();
@@ -129,14 +131,15 @@ pub fn fig8(bench: &Bench) -> Result<Vec<Rows>> {
 /// What decides how far ZAB with almost-local reads stays behind: when a node takes the messages that wait.
 pub fn turns(bench: &Bench) -> Result<Vec<Rows>> {
     let all = [
-        ("in order, 256", Capacity::UNLIMITED.turns),
-        ("messages first, 64", Turns::MessagesFirst(64)),
+        ("in order, 256", Turns::InOrder(256)),
+        ("messages first, 40", Turns::MessagesFirst(40)),
         ("messages first, 256", Turns::MessagesFirst(256)),
         ("messages first, all", Turns::MessagesFirst(usize::MAX)),
     ];
-    let of = |(_, turns)| WRITES.map(|writes| Point { turns, ..point(writes) });
+    let of = |(_, turns)| WRITES.map(|writes| Point { turns: Some(turns), ..point(writes) });
     loops(bench, &TURNS, &OF_ZAB, &all.map(of).concat(), |point| {
-        let (name, _) = all.iter().find(|(_, turns)| *turns == point.turns).expect("it is one of these");
+        let (name, _) =
+            all.iter().find(|(_, turns)| Some(*turns) == point.turns).expect("it is one of these");
         vec![(*name).to_owned(), point.writes.to_string()]
     })
 }

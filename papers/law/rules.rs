@@ -35,9 +35,8 @@ fn of_hermes_at(writes: u32) -> Values {
 }
 
 /// What an almost-local read waits for here.
-const BEHIND_REQUESTS: &str = "a question, its answer, the proposal and its acknowledgement each wait behind requests \
-     of clients that came before them; where a node takes messages first, and 64 requests in a turn, it is 0.96 at 1%, \
-     0.99 at 5, 10 and 50%, 0.91 at 20 and 25% (*ZAB and ZAB-ALR, by what a node takes first*)";
+const BEHIND_REQUESTS: &str = "a question, its answer, the proposal and its acknowledgement each wait until a node has \
+     ended its turn: the fewer requests of clients a turn takes, the less (*ZAB and ZAB-ALR, by what a node takes first*)";
 
 /// Why more nodes bring more here.
 const MORE_NODES: &str = "more nodes answer more reads, and each makes a write dearer by little: a proposal is encoded \
