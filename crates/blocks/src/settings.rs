@@ -133,6 +133,7 @@ pub fn proxy_without_parts(group: &Group, settings: &mut Settings) -> Result<Pro
         bounded: false,
         unhold: None,
         majority: None,
+        confirm: None,
         max_requests: settings.number(
             "proxy.requests",
             65536,

@@ -70,6 +70,24 @@ fn kills_and_pauses_of_any_member_lose_nothing_and_show_nothing_stale() {
     load.check(&cluster.nodes);
 }
 
+/// More than a key remembers of one proxy: those beyond wait until it has answers to others, and no longer.
+#[test]
+fn many_writes_of_one_key_at_the_same_time_are_all_executed_once() {
+    let cluster = Cluster::start(3, "hermes");
+    let mut connections: Vec<_> = (0..8).map(|_| Connection::open(&cluster.nodes[2].resp).unwrap()).collect();
+    let increments = request(&[b"INCR", b"n"]).repeat(500);
+    for _ in 0..2 {
+        connections.iter_mut().for_each(|connection| connection.send(&increments).unwrap());
+        for connection in &mut connections {
+            for _ in 0..500 {
+                let reply = connection.reply().unwrap();
+                assert!(matches!(reply, Resp::Integer(_)), "{reply:?}");
+            }
+        }
+    }
+    assert_eq!(cluster.nodes[0].read("n"), Resp::Bulk("8000".into()));
+}
+
 /// Each comes back without a key, and is filled by the others; two at once by the third.
 #[test]
 fn without_durability_kills_of_one_or_two_members_lose_nothing_while_another_has_everything() {

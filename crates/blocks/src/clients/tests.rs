@@ -76,6 +76,7 @@ impl Pair {
             home: false,
             unhold: None,
             majority: None,
+            confirm: None,
             max_requests: 100,
             part: 1 << 20,
         };
@@ -246,6 +247,28 @@ fn an_answer_that_was_lost_comes_again_without_its_slot_and_a_wrong_count_does_n
         applied: 9,
     });
     assert_eq!(pair.marks(), "2→ 3→ 2@7 3@8");
+}
+
+#[test]
+fn it_is_said_after_some_answers_that_they_have_come_while_writes_wait() {
+    let mut pair = Pair::with(|config| config.confirm = Some(3));
+    (1..=5).for_each(|id| pair.ask(id, Access::Write));
+    pair.exchange(9);
+    pair.step(|proxy, cx| proxy.on_batch_end(cx));
+    let asked = pair.out.messages.pop().expect("the writes").message;
+    let Say::Client(Message::Ask(Ask { nonce, session, .. })) = asked else { panic!("{asked:?} is no ask") };
+    for (seq, low) in [(1, None), (2, None), (3, Some(4)), (4, None), (5, None)] {
+        let (slots, reads) = (Vec::new(), Vec::new());
+        let writes = vec![(seq, Bytes::new().into())];
+        pair.answer(Message::Answer { nonce, session, writes, slots, reads, applied: 0 });
+        pair.step(|proxy, cx| proxy.on_batch_end(cx));
+        let said = pair.out.messages.drain(..).map(|outgoing| {
+            let Say::Client(Message::Ask(ask)) = outgoing.message else { panic!("{outgoing:?} is no ask") };
+            assert!(ask.is_probe());
+            ask.low
+        });
+        assert_eq!(said.collect::<Vec<_>>(), Vec::from_iter(low), "after the answer to {seq}");
+    }
 }
 
 /// A session is open, and its second write, of so many letters, has just left.

@@ -125,9 +125,14 @@ impl Protocol for Hermes {
                 "Bytes of keys in one message to a shadow, before the last",
             )? as usize,
         };
-        // A write is sent whole: no log could put parts of it together.
-        let proxy =
-            ProxyConfig { home: true, part: usize::MAX, ..settings::proxy_without_parts(group, settings)? };
+        let proxy = ProxyConfig {
+            home: true,
+            // A write is sent whole: no log could put parts of it together.
+            part: usize::MAX,
+            // Before the record of a key is full of writes that may be asked for again.
+            confirm: Some(record::WINDOW as u64 / 2),
+            ..settings::proxy_without_parts(group, settings)?
+        };
         Ok((config, proxy))
     }
 }

@@ -39,6 +39,7 @@ impl Replica {
             return self.intake.redirect(from, ask.nonce, other);
         }
         let (nonce, opened, low) = (ask.nonce, ask.session, ask.low);
+        self.coordinator.on_answers(nonce, low);
         if ask.open {
             let session = cx.wall().millis().max(1);
             cx.send(from, Message::Client(clients::Message::Opened { nonce, session }));

@@ -67,6 +67,8 @@ pub struct Coordinator {
     /// Those that wait or are pending, and their bytes.
     admitted: BTreeSet<Name>,
     bytes: usize,
+    /// Of their sessions: proxies have the answers to earlier writes than this, as they said last.
+    lows: BTreeMap<u64, u64>,
     /// Keys whose time may be up.
     pub(super) overdue: BTreeSet<Key>,
     pub(super) pending: BTreeMap<Key, Pending>,
@@ -98,6 +100,7 @@ impl Coordinator {
         let queued = std::mem::take(&mut self.queues).into_values().flatten();
         let waiting = pending.chain(queued).map(|write| (write.proxy, write.name.nonce)).collect();
         (self.admitted, self.bytes) = (BTreeSet::new(), 0);
+        self.lows.clear();
         self.versions.clear();
         self.overdue.clear();
         waiting
@@ -134,9 +137,31 @@ impl Coordinator {
         pending
     }
 
+    /// A proxy has the answers to all writes of its session before this one. Those that wait for that may go on, be it
+    /// said with another write, with a repetition, or alone.
+    pub(super) fn on_answers(&mut self, nonce: u64, low: u64) {
+        if let Some(known) = self.lows.get_mut(&nonce) {
+            *known = low.max(*known);
+        }
+    }
+
+    fn admit(&mut self, key: Key, write: Write) {
+        let (Name { nonce, .. }, (_, low)) = (write.name, write.session);
+        if self.admitted.insert(write.name) {
+            self.bytes += write.command.len();
+            self.lows.entry(nonce).or_insert(low);
+            self.queues.entry(key).or_default().push_back(write);
+        }
+    }
+
     fn forget(&mut self, write: &Write) {
         if self.admitted.remove(&write.name) {
             self.bytes -= write.command.len();
+            let Name { nonce, .. } = write.name;
+            let mut others = self.admitted.range(Name { nonce, seq: 0 }..=Name { nonce, seq: u64::MAX });
+            if others.next().is_none() {
+                self.lows.remove(&nonce);
+            }
         }
     }
 
@@ -145,6 +170,8 @@ impl Coordinator {
         let all: Vec<_> = self.queues.values().flatten().chain(pending).collect();
         assert!(all.len() == self.admitted.len(), "each write waits once");
         assert!(all.iter().map(|write| write.command.len()).sum::<usize>() == self.bytes, "they are counted");
+        let sessions: BTreeSet<u64> = self.admitted.iter().map(|name| name.nonce).collect();
+        assert!(self.lows.keys().eq(&sessions), "what is known of a session goes with its last write");
         assert!(
             self.pending.keys().all(|key| !self.invalid.contains_key(key)),
             "what is pending is replayed"
@@ -170,11 +197,8 @@ impl Replica {
             Ok(key) => key,
             Err(error) => return self.answer(&write, Reply::Error(error).encoded()),
         };
-        let coordinator = &mut self.coordinator;
-        let fits = coordinator.bytes + write.command.len() <= self.config.max_bytes;
-        if fits && coordinator.admitted.insert(write.name) {
-            coordinator.bytes += write.command.len();
-            coordinator.queues.entry(key).or_default().push_back(write);
+        if self.coordinator.bytes + write.command.len() <= self.config.max_bytes {
+            self.coordinator.admit(key, write);
         }
     }
 
@@ -215,6 +239,7 @@ impl Replica {
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         while let Some(write) = queue.pop_front() {
             let (opened, low) = write.session;
+            let low = coordinator.lows.get(&write.name.nonce).map_or(low, |known| low.max(*known));
             match record.verdict(write.name, opened, low) {
                 Verdict::Done(reply) => answered.push((write, Some(reply))),
                 Verdict::Answered => answered.push((write, None)),
@@ -232,7 +257,7 @@ impl Replica {
                     } else {
                         image = after;
                     }
-                    record.add(write.name, write.session, &reply);
+                    record.add(write.name, (opened, low), &reply);
                     bytes += write.command.len() + image.as_ref().map_or(0, Bytes::len);
                     answers.push((write, reply));
                     if answers.len() >= FOLD || bytes >= FOLD_BYTES {

@@ -67,6 +67,8 @@ pub struct ProxyConfig {
     pub unhold: Option<Duration>,
     /// Reads are asked of a majority first, and then like this.
     pub majority: Option<Rinse>,
+    /// While writes are under way, it says after so many answers that they have come: replicas keep them until then.
+    pub confirm: Option<u64>,
     /// Requests that may be under way; further ones are refused.
     pub max_requests: usize,
     /// Encoded commands that are longer, in bytes, go in parts of this length.
@@ -121,6 +123,8 @@ pub struct SessionClient<M> {
     /// Writes under way; the first has number `low`.
     writes: VecDeque<WriteCall>,
     low: u64,
+    /// What it has said last of `low`.
+    confirmed: u64,
     reads: Window<ReadCall>,
     /// Reads that the replica nearby refuses or holds for long: for the target.
     again: Vec<u64>,
@@ -284,7 +288,7 @@ impl<M: Embeds> SessionClient<M> {
         self.nonce = cx.random().u64();
         self.session = 0;
         self.opening = None;
-        self.low = 1;
+        (self.low, self.confirmed) = (1, 1);
         self.large.restart();
         self.in_flight.restart();
         let mut unexposed = VecDeque::new();
@@ -354,6 +358,7 @@ impl<M: Embeds> Machine for SessionClient<M> {
             large: Large::default(),
             writes: VecDeque::new(),
             low: 1,
+            confirmed: 1,
             reads: Window::default(),
             again: Vec::new(),
             majority: Majority::default(),
@@ -488,6 +493,7 @@ impl<M: Embeds> Machine for SessionClient<M> {
     fn on_batch_end(&mut self, cx: &mut Context<'_, Self>) {
         self.query(cx);
         self.pump(cx);
+        self.confirm(cx);
     }
 
     fn check(&self) {

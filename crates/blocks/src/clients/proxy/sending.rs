@@ -57,6 +57,9 @@ impl<M: Embeds> SessionClient<M> {
             self.asked = Some(self.target);
             self.in_flight.restart();
         }
+        if unsent > 0 {
+            self.confirmed = self.low;
+        }
         for (index, write) in self.writes.iter_mut().enumerate().skip(first) {
             if write.answered {
                 continue;
@@ -164,6 +167,15 @@ impl<M: Embeds> SessionClient<M> {
         }
         let unhold = self.config.unhold.filter(|_| near.is_some());
         self.wake_by(now + unhold.unwrap_or(self.patience).min(self.patience), cx);
+    }
+
+    /// Tells the target which answers have come, if it should know and has not heard it with a write.
+    pub(super) fn confirm(&mut self, cx: &mut Context<'_, Self>) {
+        let is_due = self.config.confirm.is_some_and(|after| self.low - self.confirmed >= after);
+        if is_due && !self.writes.is_empty() && !self.searching {
+            self.confirmed = self.low;
+            self.probe(self.target, cx);
+        }
     }
 
     pub(super) fn ask(&self, open: bool) -> Ask {
