@@ -40,9 +40,9 @@ pub(super) trait Files: Send + Sync {
     fn check_path(&self) -> io::Result<()> {
         Ok(())
     }
-    /// Bytes of the file system that the directory is on.
-    fn size(&self) -> io::Result<u64> {
-        Ok(u64::MAX)
+    /// Bytes of the file system that the directory is on: all, and those that are free.
+    fn room(&self) -> io::Result<(u64, u64)> {
+        Ok((u64::MAX, u64::MAX))
     }
 }
 
@@ -98,9 +98,9 @@ impl Dir {
         self.files.check_path().map_err(|error| Failure::new(STAY, &*self.path, error))
     }
 
-    /// Bytes of the file system that it is on.
-    pub(super) fn size(&self) -> Result<u64, Failure> {
-        self.files.size().map_err(|error| Failure::new("measure the file system of", &*self.path, error))
+    /// Bytes of the file system that it is on: all, and those that are free.
+    pub(super) fn room(&self) -> Result<(u64, u64), Failure> {
+        self.files.room().map_err(|error| Failure::new("measure the file system of", &*self.path, error))
     }
 
     /// Names in ascending order.
@@ -309,9 +309,10 @@ impl Files for Disk {
         Err(io::Error::new(io::ErrorKind::NotFound, why))
     }
 
-    fn size(&self) -> io::Result<u64> {
+    fn room(&self) -> io::Result<(u64, u64)> {
         let system = rustix::fs::fstatvfs(&self.handle)?;
-        Ok(system.f_blocks.saturating_mul(system.f_frsize))
+        let bytes = |blocks: u64| blocks.saturating_mul(system.f_frsize);
+        Ok((bytes(system.f_blocks), bytes(system.f_bavail)))
     }
 }
 

@@ -212,7 +212,7 @@ struct Found {
 /// Opens a directory that this process has locked; `fresh` is its identity if it is new.
 fn find(dir: &Dir, options: &Options, fresh: u128, background: bool) -> Result<Found, StorageError> {
     let expected = options.identity(fresh);
-    let segment_bytes = options.segment_bytes.min(dir.size()? / PART_OF_DISK);
+    let segment_bytes = options.segment_bytes.min(dir.room()?.0 / PART_OF_DISK);
     let mode = Mode {
         sync: options.durability == Durability::Fsync || expected.log == Logged::Promises,
         segment_bytes: segment_bytes.max(SMALLEST_SEGMENT).next_multiple_of(BLOCK as u64),

@@ -73,6 +73,10 @@ struct Short {
     left: u64,
 }
 
+/// A spare leaves so much free: room for a snapshot to begin (`LEAST_ROOM` of the journal), which makes room once keys
+/// are deleted.
+pub(super) const LEFT: u64 = 2 << 20;
+
 /// So many times while a segment is filled, it is tried to make a spare on a disk that was full.
 const ATTEMPTS: u64 = 16;
 
@@ -306,6 +310,10 @@ impl Writer {
         let pool = self.pool.clone();
         let make = move |pace: &Background| match pool.recycle(&dir, identity, index, capacity)? {
             Some(segment) => Ok(Some(segment)),
+            None if dir.room()?.1 < capacity.saturating_add(LEFT) => {
+                let why = std::io::ErrorKind::StorageFull.into();
+                Err(Failure::new("make", dir.path(&segment::name(index)), why))
+            }
             None => segment::prepare(&dir, identity, index, capacity, pace),
         };
         if !self.mode.background {

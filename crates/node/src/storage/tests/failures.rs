@@ -6,6 +6,7 @@ use rustix::io::Errno;
 
 use super::memory::Faults;
 use super::*;
+use crate::storage::writer::LEFT;
 
 #[test]
 fn a_full_disk_stops_the_log_and_loses_nothing() {
@@ -428,7 +429,7 @@ fn on_a_small_disk_segments_are_small() {
     let options = Options { segment_bytes: 64 * SMALLEST_SEGMENT, ..options() };
     let size = 64 * SMALLEST_SEGMENT;
     let memory = Memory::new(1);
-    memory.fail(Faults { size: Some(size), ..Faults::default() });
+    memory.fail(Faults { room: Some((size, u64::MAX)), ..Faults::default() });
     let mut replica = Replica::open(&memory, &options, &Remains::none()).unwrap();
     let group = [Bytes::from(vec![7; 1000])];
     for count in 0..2000 {
@@ -439,5 +440,21 @@ fn on_a_small_disk_segments_are_small() {
         let files = memory.names();
         let taken: u64 = files.iter().map(|name| memory.read(name).len() as u64).sum();
         assert!(taken < size, "{taken} bytes of {size} after {count} records: {files:?}");
+    }
+}
+
+/// Without that, keys could be deleted, and no snapshot could begin that drops the log before it.
+#[test]
+fn a_spare_segment_leaves_room_for_a_snapshot_to_begin() {
+    let options = Options { segment_bytes: 4 * SMALLEST_SEGMENT, ..options() };
+    let segment = options.segment_bytes;
+    let memory = Memory::new(1);
+    let mut replica = Replica::open(&memory, &options, &Remains::none()).unwrap();
+    let group = [Bytes::from(vec![7; 1000])];
+    for (free, short) in [(LEFT + segment - 1, true), (LEFT + segment, false)] {
+        memory.fail(Faults { room: Some((u64::MAX, free)), ..Faults::default() });
+        replica.kept.writer.look_for_room().unwrap();
+        (0..200).for_each(|_| replica.append(&group).unwrap());
+        assert_eq!(replica.kept.writer.is_short(), short, "{free} free");
     }
 }

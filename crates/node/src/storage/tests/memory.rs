@@ -33,8 +33,8 @@ pub(super) struct Faults {
     pub(super) full: bool,
     /// No file takes more space at once than this.
     pub(super) largest: Option<u64>,
-    /// Bytes of the whole file system, as it says itself.
-    pub(super) size: Option<u64>,
+    /// Bytes of the whole file system, and those of it that are free, as it says itself.
+    pub(super) room: Option<(u64, u64)>,
     /// So many more syncs succeed; one that fails drops what it should have written, as real systems do.
     pub(super) syncs: Option<u64>,
     /// So many times more that space is taken, a signal interrupts it.
@@ -301,8 +301,8 @@ impl Files for Memory {
         self.name(Naming::Remove(name.to_owned()))
     }
 
-    fn size(&self) -> io::Result<u64> {
-        Ok(self.state().faults.size.unwrap_or(u64::MAX))
+    fn room(&self) -> io::Result<(u64, u64)> {
+        Ok(self.state().faults.room.unwrap_or((u64::MAX, u64::MAX)))
     }
 
     fn sync_names(&self) -> io::Result<()> {
