@@ -62,6 +62,50 @@ impl Regrants {
         }
     }
 
+    /// These slots have been executed, and all up to `applied`. Whether that is new; slots that are not are taken out.
+    fn execute(&mut self, applied: u64, executed: &mut Vec<(u64, Written)>) -> bool {
+        if applied == self.executed {
+            return false;
+        }
+        // A state from another replica counts as a write to every key (`jump`).
+        executed.retain(|(slot, _)| *slot > self.executed);
+        self.executed = applied;
+        let mut clear = None;
+        for (slot, written) in executed {
+            match written.keys() {
+                None => clear = Some(*slot),
+                Some(keys) => self.write(*slot, keys.iter()),
+            }
+        }
+        if let Some(slot) = clear {
+            self.forget(slot);
+        }
+        true
+    }
+
+    /// A grantor has granted keys again. Each of its words is true for good, as long as the granting is; the one that
+    /// says most is kept.
+    fn hear(&mut self, grantor: NodeId, said: Regrant) {
+        let known = self.said.get(&grantor);
+        if known.is_none_or(|last| last.guard != said.guard || last.upto <= said.upto) {
+            self.said.insert(grantor, said);
+        }
+    }
+
+    /// Whether a grantor, whose present promise is of this granting and has this safety threshold, has regranted all
+    /// that is read after the last write to it that is known here.
+    fn are_granted_by(
+        &self,
+        grantor: NodeId,
+        (guard, safety_threshold): (u64, u64),
+        extent: &Extent,
+        applied: u64,
+    ) -> bool {
+        let Some(said) = self.said.get(&grantor).filter(|said| said.guard == guard) else { return false };
+        let open = said.but.iter().any(|key| extent.contains(key));
+        safety_threshold <= applied && (self.last(extent)..=applied).contains(&said.upto) && !open
+    }
+
     fn forget(&mut self, upto: u64) {
         self.floor = self.floor.max(upto);
         while let Some((slot, keys)) = self.written.pop_first() {
@@ -94,22 +138,8 @@ pub(super) fn on_executed(
     cx: &mut Context<'_, Replica>,
 ) {
     let (applied, me) = (replica.state().applied(), replica.me());
-    let regrants = &mut replica.policy.regrants;
-    if applied == regrants.executed {
+    if !replica.policy.regrants.execute(applied, &mut executed) {
         return;
-    }
-    // A state from another replica counts as a write to every key (`jump`).
-    executed.retain(|(slot, _)| *slot > regrants.executed);
-    regrants.executed = applied;
-    let mut clear = None;
-    for (slot, written) in &executed {
-        match written.keys() {
-            None => clear = Some(*slot),
-            Some(keys) => regrants.write(*slot, keys.iter()),
-        }
-    }
-    if let Some(slot) = clear {
-        regrants.forget(slot);
     }
     // What a majority has regranted need not be known by key.
     let said = |node| replica.policy.regrants.said.get(&node).map(|said| said.upto);
@@ -165,11 +195,7 @@ pub(super) fn on_regrant(
     if ballot != replica.promised() {
         return;
     }
-    let said = &mut replica.policy.regrants.said;
-    // Each of them is true for good, as long as the granting is; the one that says most is kept.
-    if said.get(&from).is_none_or(|last| last.guard != guard || last.upto <= upto) {
-        said.insert(from, Regrant { guard, upto, but });
-    }
+    replica.policy.regrants.hear(from, Regrant { guard, upto, but });
 }
 
 /// Whether a majority has regranted what is read after the last write to it that this replica knows.
@@ -178,13 +204,9 @@ pub(super) fn are_regranted(replica: &Replica, extent: &Extent, now: Time) -> bo
         return true;
     }
     let (me, applied) = (replica.me(), replica.state().applied());
-    let Regrants { said, .. } = &replica.policy.regrants;
-    let last = replica.policy.regrants.last(extent);
     let by = |node: NodeId| {
-        let Some((guard, safety_threshold)) = replica.promised_by(node, now) else { return false };
-        let Some(said) = said.get(&node).filter(|said| said.guard == guard) else { return false };
-        let open = said.but.iter().any(|key| extent.contains(key));
-        safety_threshold <= applied && (last..=applied).contains(&said.upto) && !open
+        let promise = replica.promised_by(node, now);
+        promise.is_some_and(|promise| replica.policy.regrants.are_granted_by(node, promise, extent, applied))
     };
     let counted = replica.configuration().reached(|node| (node == me || by(node)).then_some(()));
     counted.is_some()
@@ -192,7 +214,77 @@ pub(super) fn are_regranted(replica: &Replica, extent: &Extent, now: Time) -> bo
 
 #[cfg(test)]
 mod tests {
+    use quorate_blocks::batch::{Batch, Entry};
+    use quorate_core::{Wall, Wire};
+    use quorate_store::Command;
+
     use super::*;
+
+    fn extent(keys: &str) -> Extent {
+        let keys = keys.chars().map(|key| Key::from(key.to_string())).collect();
+        let all = || Command::Count.footprint().reads().clone();
+        if keys == Vec::<Key>::new() { all() } else { Command::GetMany { keys }.footprint().reads().clone() }
+    }
+
+    /// What a slot writes: `a`, `ab`, `*` for every key.
+    fn written(keys: &str) -> Written {
+        if keys == "*" {
+            return Written::everything();
+        }
+        let pairs = keys.chars().map(|key| (Key::from(key.to_string()), Key::new())).collect();
+        let command = Command::PutMany { pairs, if_none: false }.to_bytes();
+        let write = Entry::Write { session: 1, seq: 1, low: 1, command };
+        Written::by(&Batch::extended(Wall::from_millis(1).to_bytes(), &[write]))
+    }
+
+    #[test]
+    fn a_grantor_counts_for_what_it_has_regranted_after_the_last_write_to_it() {
+        let grantor = NodeId::new(2).unwrap();
+        // what slots 1, 2, … write | granting, up to where, but which keys; in the order of arrival
+        // | granting and safety threshold of its promise | what is read → whether it counts
+        let table = "
+            a b a | 1 3 -       | 1 0 | a  → yes
+            a b a | 1 2 -       | 1 0 | a  → no
+            a b a | 1 2 -       | 1 0 | b  → yes
+            a b a | 1 2 -       | 1 0 | ab → no
+            a b a | 1 2 -       | 1 0 | c  → yes
+            a b a | 1 4 -       | 1 0 | a  → no
+            a b a | 1 3 a       | 1 0 | a  → no
+            a b a | 1 3 a       | 1 0 | b  → yes
+            a b a | 1 3 a       | 1 0 | ab → no
+            a b a | 1 3 -       | 1 0 | *  → yes
+            a b a | 1 2 -       | 1 0 | *  → no
+            a b a | 1 3 -       | 1 3 | a  → yes
+            a b a | 1 3 -       | 1 4 | a  → no
+            a b a | 1 3 -       | 2 0 | a  → no
+            a b a | 1 3 a 1 3 - | 1 0 | a  → yes
+            a b a | 1 3 - 1 2 a | 1 0 | a  → yes
+            a b a | 1 3 - 2 2 - | 2 0 | a  → no
+            a b a | 1 3 - 2 2 - | 2 0 | b  → yes
+            a * b | 1 1 -       | 1 0 | a  → no
+            a * b | 1 1 -       | 1 0 | c  → no
+            a * b | 1 2 -       | 1 0 | a  → yes
+            a * b | 1 2 -       | 1 0 | b  → no
+        ";
+        for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            let (given, expected) = line.split_once('→').unwrap();
+            let columns: Vec<Vec<_>> =
+                given.split('|').map(|column| column.split_whitespace().collect()).collect();
+            let number = |word: &str| word.parse::<u64>().unwrap();
+            let mut regrants = Regrants::default();
+            let slots = (1..).zip(&columns[0]).map(|(slot, keys)| (slot, written(keys)));
+            assert!(regrants.execute(columns[0].len() as u64, &mut slots.collect()));
+            for said in columns[1].chunks(3) {
+                let but = said[2].chars().filter(|key| *key != '-').map(|key| Key::from(key.to_string()));
+                let said = Regrant { guard: number(said[0]), upto: number(said[1]), but: but.collect() };
+                regrants.hear(grantor, said);
+            }
+            let promise = (number(columns[2][0]), number(columns[2][1]));
+            let read = extent(columns[3][0].trim_matches('*'));
+            let counts = regrants.are_granted_by(grantor, promise, &read, columns[0].len() as u64);
+            assert_eq!(if counts { "yes" } else { "no" }, expected.trim(), "{line}");
+        }
+    }
 
     /// As at one that is granted nothing, or where grants stay.
     #[test]
