@@ -263,6 +263,17 @@ mod tests {
     }
 
     #[test]
+    fn old_unfinished_instances_that_are_not_told_apart_hold_the_floor_all_the_same() {
+        let mut watermarks = watermarks(&[&[0, 3], &[0, 3]]);
+        let own = frontier(&[0, 3]);
+        watermarks.begin(1, frontier(&[0, 1]));
+        (2..=UNFINISHED as u64 + 2).for_each(|index| watermarks.begin(index, frontier(&[0, 9])));
+        watermarks.advance(node(1), own);
+        assert_eq!(watermarks.unfinished.len(), UNFINISHED);
+        assert_eq!(watermarks.floor(own, own), frontier(&[0, 1]), "the first may still be recovered");
+    }
+
+    #[test]
     fn progress_is_never_taken_back() {
         let mut watermarks = watermarks(&[&[4, 6]]);
         watermarks.on_progress(node(2), &Progress::default(), Time::ZERO);
