@@ -15,7 +15,9 @@ use super::graph::{LARGE_BATCH, State};
 use super::proposing::Proposal;
 use super::{Epaxos, Message, Replica, Timer};
 
-/// The replica of node 1, of three.
+mod recovery;
+
+/// The replica of node 1, of three or more.
 struct Bench {
     replica: Replica,
     random: Random,
@@ -47,18 +49,23 @@ fn instant(millis: u64) -> Instant {
 impl Bench {
     /// With these instances in its log, pre-accepted with a batch of so many bytes.
     fn new(pre_accepted: &[Instance], bytes: usize) -> Bench {
+        Bench::of(3, pre_accepted, batch(bytes))
+    }
+
+    /// The same, of so many replicas and with this batch.
+    fn of(members: u64, pre_accepted: &[Instance], batch: Bytes) -> Bench {
         let mut state = State::default();
         state.pre_accept(Frontier::default(), Frontier::default());
         let changed = |instance: &Instance| {
-            let command = Some(batch(bytes));
+            let command = Some(batch.clone());
             Record::Changed { instance: *instance, state, command }
         };
-        Bench::recover(pre_accepted.iter().map(changed).collect())
+        Bench::recover(members, pre_accepted.iter().map(changed).collect())
     }
 
-    /// Back from these records.
-    fn recover(records: Vec<Record>) -> Bench {
-        let group = Group::of((1..=3).map(node).collect());
+    /// Back from these records, of so many replicas.
+    fn recover(members: u64, records: Vec<Record>) -> Bench {
+        let group = Group::of((1..=members).map(node).collect());
         let (config, _) = Epaxos::configure(&group, &mut Settings::default()).expect("defaults fit together");
         let saved = Saved { records: records.clone(), ..Saved::nothing() };
         let (mut random, mut out) = (Random::new(1), Outbox::new(true));
@@ -70,9 +77,9 @@ impl Bench {
         bench
     }
 
-    /// It crashes when all is durable that it has persisted, and comes back.
+    /// It crashes when all is durable that it has persisted, and comes back, of three replicas.
     fn restart(self) -> Bench {
-        Bench::recover(self.out.records)
+        Bench::recover(3, self.out.records)
     }
 
     /// A step, so many milliseconds after the last: what is said upon it.
