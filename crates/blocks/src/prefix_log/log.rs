@@ -441,6 +441,20 @@ mod tests {
         assert_eq!(own.get(1).unwrap().entry.value, Value::Whole(value));
     }
 
+    /// Whoever begins with it may not read by it either.
+    #[test]
+    fn that_a_lease_was_given_up_outlasts_the_entry_that_says_so() {
+        let end = Batch::alone(quorate_core::Wall::ZERO, &crate::batch::Entry::EndLease);
+        let mut own = chain("11");
+        own.append(Entry { value: end.into(), ..entry(1) }, Time::ZERO);
+        for base in [0, 2, 3] {
+            own.retain(base, 0);
+            let ends: Vec<_> = (0..6).filter(|index| own.is_end_lease(*index)).collect();
+            assert_eq!((own.base(), ends), (base, vec![3]));
+        }
+        assert!(own.origin(3).end_lease, "a snapshot says so, too");
+    }
+
     #[test]
     fn what_a_snapshot_covers_is_taken_for_the_same() {
         let mut own = chain("1122");
