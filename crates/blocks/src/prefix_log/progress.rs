@@ -217,6 +217,30 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_late_does_not_end_the_wait_for_a_snapshot_either() {
+        let mut peer = Progress::new(10);
+        peer.on_match(4, NOW);
+        (peer.mode, peer.sent) = (Mode::Snapshot, Some(NOW));
+        assert!(!peer.on_mismatch(10, 3), "it has been told to fetch one");
+        peer.on_verified(0);
+        assert_eq!((peer.mode, peer.sent), (Mode::Snapshot, Some(NOW)));
+        peer.on_known(2);
+        assert_eq!((peer.mode, peer.next), (Mode::Probe, 5), "it has those before");
+        peer.on_match(9, NOW);
+        peer.on_known(6);
+        assert_eq!((peer.mode, peer.next), (Mode::Replicate, 10), "it is not waiting for one");
+    }
+
+    #[test]
+    fn a_probe_begins_behind_what_has_matched() {
+        let mut peer = Progress::new(10);
+        peer.on_match(6, NOW);
+        peer.on_sent(9, 0, NOW);
+        assert!(peer.on_mismatch(9, 2));
+        assert_eq!((peer.mode, peer.next), (Mode::Probe, 7));
+    }
+
+    #[test]
     fn a_peer_that_was_restarted_is_shown_its_log_again() {
         let mut peer = Progress::new(10);
         peer.on_match(10, NOW);
