@@ -77,6 +77,35 @@ fn a_grantee_that_is_ready_is_promised_at_once_and_may_give_back_unasked() {
     assert_eq!(grantee.on_message(&late, &TERMS, ms(10 + 470)), None, "its guard has ended");
 }
 
+/// Else it would take every promise for one that comes too late.
+#[test]
+fn a_grantee_whose_word_was_lost_guards_itself_anew() {
+    let (mut grantor, mut grantee) = (Grantor::new(TERMS, 40), Grantee::default());
+    assert!(grantee.ready(7, ms(0)).is_some());
+    let guard = grantor.tend(7, 0, ms(600)).unwrap();
+    let reply = grantee.on_message(&guard, &TERMS, ms(601)).unwrap();
+    let (renew, _) = grantor.on_reply(&reply, ms(602));
+    assert!(grantee.on_message(&renew.unwrap(), &TERMS, ms(603)).is_some());
+    assert_eq!(grantee.believed(ms(603)), Some(ms(601 + 750 - 30)));
+    grantee.on_message(&guard, &TERMS, ms(604));
+    assert_eq!(grantee.believed(ms(604)), Some(ms(601 + 750 - 30)), "a duplicate takes nothing back");
+}
+
+#[test]
+fn an_answer_to_another_granting_is_none() {
+    let mut grantor = Grantor::new(TERMS, 40);
+    let guard_reply = |guard| Message::GuardReply { number: 7, guard, nonce: 1 };
+    let renew_reply = |guard| Message::RenewReply { number: 7, guard, seq: 1 };
+    grantor.tend(7, 0, ms(0));
+    assert_eq!(grantor.on_reply(&guard_reply(39), ms(1)), (None, false));
+    assert_eq!(grantor.bound(ms(1)), None);
+    let (renew, _) = grantor.on_reply(&guard_reply(40), ms(2));
+    grantor.on_reply(&renew_reply(39), ms(3));
+    assert_eq!(grantor.tend(7, 0, ms(100)), renew, "it is not answered yet");
+    grantor.on_reply(&renew_reply(40), ms(101));
+    assert_eq!(grantor.tend(7, 0, ms(102)), None);
+}
+
 #[test]
 fn a_grantee_that_was_restarted_need_not_wait_for_the_end_of_what_it_was_promised() {
     let (mut grantor, mut grantee) = (Grantor::new(TERMS, 40), Grantee::new(10));
