@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use quorate_core::Payload;
+use rustix::io::Errno;
 use tracing::{info, warn};
 
 use super::SMALLEST_SEGMENT;
@@ -243,7 +244,7 @@ impl Writer {
                 made => return made,
             }
         }
-        Err(self.failure(std::io::ErrorKind::StorageFull.into()))
+        Err(self.failure(Errno::NOSPC.into()))
     }
 
     /// Takes the segment that was ordered, if it is ready; if `wait`, when it is.
@@ -311,8 +312,7 @@ impl Writer {
         let make = move |pace: &Background| match pool.recycle(&dir, identity, index, capacity)? {
             Some(segment) => Ok(Some(segment)),
             None if dir.room()?.1 < capacity.saturating_add(LEFT) => {
-                let why = std::io::ErrorKind::StorageFull.into();
-                Err(Failure::new("make", dir.path(&segment::name(index)), why))
+                Err(Failure::new("make", dir.path(&segment::name(index)), Errno::NOSPC.into()))
             }
             None => segment::prepare(&dir, identity, index, capacity, pace),
         };
