@@ -13,6 +13,7 @@ use quorate_store::{Command, CommandError, Condition, Expiry, Reply};
 use super::*;
 use crate::batch::{Batch, Entry, Limits};
 use crate::instance::Instance;
+use crate::sessions::WINDOW;
 use crate::state::Replicated;
 
 /// A protocol's language that is this conversation only.
@@ -247,6 +248,16 @@ fn an_answer_that_was_lost_comes_again_without_its_slot_and_a_wrong_count_does_n
         applied: 9,
     });
     assert_eq!(pair.marks(), "2→ 3→ 2@7 3@8");
+}
+
+#[test]
+fn writes_that_a_session_has_no_room_for_leave_as_soon_as_it_has() {
+    let mut pair = Pair::with(|config| config.max_requests = usize::MAX);
+    let writes = WINDOW + 10;
+    (1..=writes).for_each(|id| pair.ask(id, Access::Write));
+    // The session is opened, is full, and has room again.
+    (0..3).for_each(|_| pair.exchange(1024));
+    assert_eq!(pair.out.replies.len() as u64, writes);
 }
 
 #[test]

@@ -280,7 +280,8 @@ impl<M: Embeds> SessionClient<M> {
         while self.writes.pop_front_if(|write| write.answered).is_some() {
             self.low += 1;
         }
-        self.unsent |= !self.large.is_empty();
+        // There may be room for those that wait for numbers.
+        self.unsent |= !self.queue.is_empty() || !self.large.is_empty();
     }
 
     fn on_expired(&mut self, cx: &mut Context<'_, Self>) {
