@@ -543,7 +543,6 @@ impl Replica {
             }
             cx.note(|| Fact::Truncated { index });
             self.log.entries.truncate(index);
-            self.configured = self.configured.filter(|at| *at < index);
             self.review_shards();
             self.publish_configuration(cx);
         }
