@@ -95,6 +95,18 @@ fn shards_that_are_gathered_of_whatever_value() {
     assert!(said.contains("two values chosen for slot 3"), "{said}");
 }
 
+/// Two of the voters have no shard of it, and cannot read what is sent to them.
+#[test]
+fn a_value_that_is_proposed_again_in_shards_of_a_former_group() {
+    let text = trace!("paxos/crossword", "code-of-a-former-group");
+    let played = || play(named("crossword"), text).expect("the script is right");
+    assert_eq!(played(), text, "as it should be");
+    let weakened = || mutation::with("paxos/code-of-a-former-group", played);
+    let stopped = catch_unwind(weakened).expect_err("a message cannot be read");
+    let said = stopped.downcast_ref::<String>().expect("it says why");
+    assert!(said.contains("number of shards held"), "{said}");
+}
+
 /// A voter of few shards whose disk hangs does not get the others: those who have them need more.
 #[test]
 fn a_voter_that_counts_as_having_the_shards_it_was_sent() {
