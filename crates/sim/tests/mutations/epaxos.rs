@@ -17,7 +17,7 @@ caught! { "epaxos",
     a_replica_that_serves_without_a_disk: "learner/serves-without-a-disk", under "all,hung-disks", at 2;
     // `AfterSync` made `Now`.
     an_index_that_is_given_away_before_it_is_durable: "now/PreAccept" with RESTLESS, at 9;
-    a_pre_acceptance_that_leaves_before_it_is_durable: "now/PreAcceptReply" with RESTLESS, at 154;
+    a_pre_acceptance_that_leaves_before_it_is_durable: "now/PreAcceptReply" with RESTLESS, at 277;
     a_vote_that_leaves_before_it_is_durable: "now/AcceptReply" with RESTLESS,
         under "crashes,cluster-crashes,slow-disks,loss,partitions", at 1643;
     a_commit_on_the_fast_path_that_its_owner_may_forget: "now/Commit" with RESTLESS, at 248;
@@ -30,13 +30,13 @@ caught! { "epaxos",
         with FORGETFUL, under "all,lost-nodes", at 39;
     a_replica_that_forgets_before_it_has_executed_what_was_heard_of: "learner/forgets-what-was-heard"
         with FORGETFUL, under "all,lost-nodes", at 39;
-    a_dependency_that_nobody_looks_after: "learner/unknown-dependencies", under "all,lost-nodes", at 211;
+    a_dependency_that_nobody_looks_after: "learner/unknown-dependencies", under "all,lost-nodes", at 216;
     an_answer_to_a_rejoining_member_before_it_is_durable: "now/RejoinReply"
-        with RESTLESS, of 5, under "all,replaced-disks,crashes", at 316;
+        with RESTLESS, of 5, under "all,replaced-disks,crashes", at 148;
     a_disk_that_is_retired_before_all_others_are_there: "admission/replace-at-once", under "vain-replacements";
     a_disk_that_is_retired_by_one_that_does_not_know_it: "admission/replaces-unnamed", of 5,
         under "all,several-replaced-disks", at 137;
-    a_snapshot_without_what_its_instances_touch: "learner/no-traces" with FORGETFUL, under "all,lost-nodes", at 197;
+    a_snapshot_without_what_its_instances_touch: "learner/no-traces" with FORGETFUL, under "all,lost-nodes", at 11;
     // Execution.
     dependencies_of_the_wrong_parent: "graph/wrong-parent";
     a_time_that_depends_on_the_order_of_others: "state/shared-time";
