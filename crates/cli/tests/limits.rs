@@ -291,6 +291,36 @@ fn a_full_disk_stops_the_node_in_words_and_room_brings_everything_back() {
     node.kill();
 }
 
+/// The log of a node usually has more than that before its first snapshot.
+#[test]
+fn a_small_disk_is_not_filled_by_writing_the_same_keys_again_and_again() {
+    let mut cluster = Cluster::prepare(1, "unreplicated", &[]);
+    let data = cluster.nodes[0].data.clone();
+    let Some(_mount) = Mount::new(&data, "96m") else {
+        println!("skipped: this user may not mount a file system");
+        return;
+    };
+    let node = &mut cluster.nodes[0];
+    node.start();
+    node.wait_until_serving();
+    let mut connection = Connection::open(&node.resp).unwrap();
+    let value = |round: usize| vec![b'a' + (round % 26) as u8; 20_000];
+    let set = |round, key: usize| request(&[b"SET", format!("k{key}").as_bytes(), &value(round)]);
+    const ROUNDS: usize = 80;
+    for round in 0..ROUNDS {
+        connection.send(&(0..200).flat_map(|key| set(round, key)).collect::<Vec<_>>()).unwrap();
+        for key in 0..200 {
+            assert_eq!(connection.reply().expect("it serves on"), ok(), "k{key} in round {round}");
+        }
+    }
+    node.kill();
+    node.start();
+    node.wait_until_serving();
+    for key in 0..200 {
+        assert_eq!(node.read(&format!("k{key}")), Resp::Bulk(value(ROUNDS - 1)), "k{key}");
+    }
+}
+
 #[test]
 fn a_limit_on_the_size_of_files_stops_the_node_in_words_and_loses_nothing() {
     let mut cluster = one(&[]);

@@ -44,6 +44,11 @@ pub(crate) struct Room {
 /// A snapshot leaves so much free. To make room, it must make as much.
 const LEAST_ROOM: u64 = 1 << 20;
 
+/// What must be free for a snapshot of this much data.
+pub(crate) fn snapshot_bytes(data: u64) -> u64 {
+    data + LEAST_ROOM
+}
+
 /// After a snapshot that was given up, so many calls of [`Journal::snapshot_if_due`] begin none: what they are told of
 /// the disk may be older, and a disk that is full does not change at once.
 const PAUSE: u32 = 20;
@@ -164,8 +169,10 @@ impl Journal {
     }
 
     /// Begins a snapshot if a barrier waits for one, or if the log has grown by `after` bytes since the last one, by
-    /// that one's size, and a bit more. On a disk that is nearly full, it is due as soon as the log takes more than the
-    /// snapshot will. Without room for it, the log goes on: a disk that is full ends the process, a long log does not.
+    /// that one's size, and a bit more. It is due earlier, if the log takes more than the snapshot will, on a disk that
+    /// is nearly full; and on a small one, where the log takes more than half of what the snapshot would leave free:
+    /// later there may be no room for it. Without that, the log goes on: a disk that is full ends the process, a long
+    /// log does not.
     /// Where less is free than was known, the snapshot is given up, and the next one waits for [`PAUSE`] such calls.
     /// Everything persisted so far must have been handed over. `room`: if that is known.
     pub(crate) fn snapshot_if_due(
@@ -192,8 +199,9 @@ impl Journal {
         let is_due = |records: u64| match room {
             None => grown,
             Some(Room { free, data, scarce }) => {
-                let needed = data + records + LEAST_ROOM;
-                free > needed && if scarce { status.log_bytes > needed } else { grown }
+                let (needed, log) = (snapshot_bytes(data + records), status.log_bytes);
+                let left = free.saturating_sub(needed);
+                left > 0 && if scarce { log > needed } else { grown || log > needed.max(left / 2) }
             }
         };
         if is_due(0) {
@@ -377,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_needs_room_and_on_a_disk_that_is_nearly_full_it_is_due_when_it_makes_room() {
+    fn a_snapshot_needs_room_and_on_a_disk_that_is_small_or_nearly_full_it_is_due_when_it_makes_room() {
         const MIB: u64 = 1 << 20;
         let directory = tempfile::tempdir().unwrap();
         let (mut owner, _) = Owner::open(directory.path());
@@ -392,6 +400,10 @@ mod tests {
             (100 * MIB, 100 * MIB, 5 * MIB, true, 3, false),
             (100 * MIB, 4 * MIB, 3 * MIB, true, 0, false),
             (100 * MIB, 5 * MIB, 3 * MIB, true, 0, true),
+            // Half of what would be left is as much as the log has, or more.
+            (100 * MIB, 22 * MIB, 3 * MIB, false, 0, false),
+            (100 * MIB, 20 * MIB, 3 * MIB, false, 0, true),
+            (100 * MIB, 20 * MIB, 8 * MIB, false, 0, false),
         ] {
             while owner.journal.log.status().log_bytes < 8 * MIB {
                 owner.append(&[large], &[]);

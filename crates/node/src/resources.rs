@@ -5,7 +5,8 @@
 //!
 //! - **Disk**: the file system of the data directory is *nearly full* when less than the reserve is free, until a
 //!   quarter more than that is; and while the log's next segment has no room. The reserve is for what a node must still
-//!   write: votes, the log up to the next snapshot, and that snapshot.
+//!   write: votes, the log up to the next snapshot, and that snapshot. So it is no less than the data: where the next
+//!   snapshot has no room, nothing makes room.
 //! - **Memory**: the control group's limit, version 2 or 1, of this process's group or of one above it, whichever
 //!   leaves least. What is used is the *working set*: without file pages that the kernel would give up first. It is
 //!   *nearly used up* from nine tenths on, until less than eight tenths are used.
@@ -147,9 +148,13 @@ pub(crate) fn warnings(metrics: &Metrics) -> Vec<(&'static str, String)> {
     let mut warnings = Vec::new();
     if metrics.disk_nearly_full.get() {
         let (free, size) = (metrics.disk_free_bytes.get(), metrics.disk_size_bytes.get());
-        let (free, size, reserve) = (Size(free), Size(size), Size(metrics.disk_reserve_bytes.get()));
-        let words =
-            format!("the disk is nearly full: {free} of {size} are free, of which {reserve} are reserved");
+        let reserve = metrics.disk_reserve_bytes.get();
+        let of = format!("{} of {} are free", Size(free), Size(size));
+        let words = if free < enough_again(reserve) {
+            format!("the disk is nearly full: {of}, and {} are reserved", Size(reserve))
+        } else {
+            format!("the disk is nearly full: {of}, but the log's next file has no room (df, df -i)")
+        };
         warnings.push((WARNING_DISK, words));
     }
     if metrics.memory_nearly_used_up.get() {
@@ -202,19 +207,24 @@ impl DiskWatermark {
         DiskWatermark { configured, is_low: false }
     }
 
-    /// Bytes that are to stay free.
-    pub(crate) fn reserve(&self, disk: Disk) -> u64 {
-        self.configured.unwrap_or((disk.size / RESERVED_PART).min(MOST_RESERVED))
+    /// Bytes that are to stay free on a disk of this size; `snapshot`: what the next one takes.
+    pub(crate) fn reserve(&self, size: u64, snapshot: u64) -> u64 {
+        self.configured.unwrap_or((size / RESERVED_PART).min(MOST_RESERVED)).max(snapshot)
     }
 
     /// Looks at the disk; whether it is nearly full now. `short`: the log's next segment has no room there.
-    pub(crate) fn look(&mut self, disk: Option<Disk>, short: bool) -> bool {
+    pub(crate) fn look(&mut self, disk: Option<Disk>, snapshot: u64, short: bool) -> bool {
         let Some(disk) = disk else { return short };
-        let reserve = self.reserve(disk);
-        let enough = if self.is_low { reserve.saturating_add(reserve / 4) } else { reserve };
+        let reserve = self.reserve(disk.size, snapshot);
+        let enough = if self.is_low { enough_again(reserve) } else { reserve };
         self.is_low = short || disk.free < enough;
         self.is_low
     }
+}
+
+/// A disk that was nearly full no longer is with so many bytes free, unless the log's next segment has no room.
+fn enough_again(reserve: u64) -> u64 {
+    reserve.saturating_add(reserve / 4)
 }
 
 /// Whether memory is nearly used up, from one look to the next: then the kernel may soon end the process.
@@ -294,24 +304,32 @@ mod tests {
     #[test]
     fn a_disk_is_nearly_full_below_the_reserve_until_there_is_a_quarter_more() {
         let mut watermark = DiskWatermark::new(Some(100));
-        let mut look = |free| watermark.look(Some(Disk { free, size: 1000 }), false);
+        let mut look = |free| watermark.look(Some(Disk { free, size: 1000 }), 0, false);
         let seen = [100, 99, 100, 124, 125, 100, 0].map(&mut look);
         assert_eq!(seen, [false, true, true, true, false, false, true]);
-        assert!(!watermark.look(None, false), "of a disk that is not known nothing is said");
+        assert!(!watermark.look(None, 9000, false), "of a disk that is not known nothing is said");
     }
 
     #[test]
     fn a_disk_without_room_for_the_next_segment_is_nearly_full_whatever_is_free() {
         let mut watermark = DiskWatermark::new(Some(100));
-        let mut look = |(free, short)| watermark.look(Some(Disk { free, size: 1000 }), short);
+        let mut look = |(free, short)| watermark.look(Some(Disk { free, size: 1000 }), 0, short);
         let seen = [(900, false), (900, true), (110, false), (900, false)].map(&mut look);
         assert_eq!(seen, [false, true, true, false]);
-        assert!(watermark.look(None, true));
+        assert!(watermark.look(None, 0, true));
+    }
+
+    #[test]
+    fn a_disk_without_room_for_the_next_snapshot_is_nearly_full_whatever_is_to_stay_free() {
+        let mut watermark = DiskWatermark::new(Some(100));
+        let mut look = |(free, snapshot)| watermark.look(Some(Disk { free, size: 1000 }), snapshot, false);
+        let seen = [(400, 400), (400, 401), (400, 330), (400, 320), (100, 90)].map(&mut look);
+        assert_eq!(seen, [false, true, true, false, false]);
     }
 
     #[test]
     fn the_reserve_is_a_twentieth_and_a_gibibyte_at_most() {
-        let reserve = |size| DiskWatermark::default().reserve(Disk { free: 0, size });
+        let reserve = |size| DiskWatermark::default().reserve(size, 0);
         assert_eq!([GIB, 20 * GIB, 1000 * GIB].map(reserve), [GIB / 20, GIB, GIB]);
     }
 
@@ -365,10 +383,15 @@ mod tests {
         metrics.memory_used_bytes.set(1000);
         metrics.memory_limit_bytes.set(1 << 10);
         let words = [
-            "the disk is nearly full: 100 MiB of 20 GiB are free, of which 1.0 GiB are reserved",
+            "the disk is nearly full: 100 MiB of 20 GiB are free, and 1.0 GiB are reserved",
             "memory is nearly used up: 1000 bytes of 1.0 KiB",
         ];
         assert_eq!(warnings(&metrics), [(WARNING_DISK, words[0].into()), (WARNING_MEMORY, words[1].into())]);
+        metrics.memory_nearly_used_up.set(false);
+        metrics.disk_free_bytes.set(2 * GIB);
+        let words = "the disk is nearly full: 2.0 GiB of 20 GiB are free, but the log's next file has no room \
+                     (df, df -i)";
+        assert_eq!(warnings(&metrics), [(WARNING_DISK, words.into())]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use tracing::{info, warn};
 use super::Loop;
 use crate::clock;
 use crate::frontend::Frontend;
-use crate::journal::Room;
+use crate::journal::{self, Room};
 use crate::logging;
 use crate::resources::{self, Found, WRITTEN_PART};
 
@@ -66,7 +66,7 @@ impl<F: Frontend> Loop<F> {
         assert!(self.machines.effects().records.is_empty(), "a turn hands all records to the log");
         let room = (self.metrics.disk_size_bytes.get() > 0).then(|| Room {
             free: self.metrics.disk_free_bytes.get(),
-            data: self.shown.as_ref().map_or(0, |status| status.count("store_bytes")),
+            data: self.data_bytes(),
             scarce: self.metrics.disk_nearly_full.get(),
         });
         self.journal.snapshot_if_due(self.limits.snapshot_after, room, || self.machines.save());
@@ -88,20 +88,27 @@ impl<F: Frontend> Loop<F> {
         }
     }
 
+    /// What the data take in memory, as last told.
+    fn data_bytes(&self) -> u64 {
+        self.shown.as_ref().map_or(0, |status| status.count("store_bytes"))
+    }
+
     /// Notes how much room there is on the disk and in memory, and says when that is too little.
     fn look_at_resources(&mut self, now: Time) {
         let Found { disk, memory } = self.resources.found();
         let metrics = self.metrics.clone();
+        let snapshot = journal::snapshot_bytes(self.data_bytes());
         if let Some(disk) = disk {
             metrics.disk_free_bytes.set(disk.free);
             metrics.disk_size_bytes.set(disk.size);
-            metrics.disk_reserve_bytes.set(self.watermarks.disk.reserve(disk));
+            metrics.disk_reserve_bytes.set(self.watermarks.disk.reserve(disk.size, snapshot));
         }
         let short = self.journal.is_short();
         if short {
             self.journal.look_for_room();
         }
-        let (was_low, is_low) = (metrics.disk_nearly_full.get(), self.watermarks.disk.look(disk, short));
+        let was_low = metrics.disk_nearly_full.get();
+        let is_low = self.watermarks.disk.look(disk, snapshot, short);
         metrics.disk_nearly_full.set(is_low);
         if was_low != is_low {
             self.journal.set_disk_full(is_low);
