@@ -22,7 +22,7 @@ caught! { "epaxos",
         under "crashes,cluster-crashes,slow-disks,loss,partitions", at 1643;
     a_commit_on_the_fast_path_that_its_owner_may_forget: "now/Commit" with RESTLESS, at 248;
     a_replica_that_stops_recoveries_though_its_disk_hangs: "now/Reject", of 7, under "all", at 251;
-    recoveries_that_never_wait_for_an_owner_that_is_slow: "epaxos/slow-owner", of 7, under "all", at 1294;
+    recoveries_that_never_wait_for_an_owner_that_is_slow: "epaxos/slow-owner", of 7, under "all", at 2338;
     reads_that_wait_behind_what_was_given_up: "reads/given-up-waits", under "all", at 6235;
     // Ballots and recovery.
     a_recovery_that_validates_nothing: "epaxos/no-validation" with RESTLESS, of 5, at 137;
