@@ -36,7 +36,8 @@ fn of_hermes_at(writes: u32) -> Values {
 
 /// What an almost-local read waits for here.
 const BEHIND_REQUESTS: &str = "a question, its answer, the proposal and its acknowledgement each wait until a node has \
-     ended its turn: the fewer requests of clients a turn takes, the less (*ZAB and ZAB-ALR, by what a node takes first*)";
+     ended its turn: the fewer requests of clients a turn takes, the less (*ZAB and ZAB-ALR, by what a node takes \
+     first*)";
 
 /// Why more nodes bring more here.
 const MORE_NODES: &str = "more nodes answer more reads, and each makes a write dearer by little: a proposal is encoded \

@@ -45,8 +45,9 @@ pub static OF_HERMES: [Candidate; 2] = [
     Candidate::new(HERMES_ALR, "hermes", &["reads=eager-alr"]),
 ];
 
-/// What a node takes in a turn: all messages that have come, and then requests, as many as the paper's own nodes take at
-/// once. Odyssey, which has its Raft and ZAB, goes once over the sessions of a thread, 40; its Hermes has 250 places.
+/// What a node takes in a turn: all messages that have come, and then requests, as many as the paper's own nodes take
+/// at once. Odyssey, which has its Raft and ZAB, goes once over the sessions of a thread, 40; its Hermes has 250
+/// places.
 pub fn turns(of: &[Candidate; 2]) -> Turns {
     Turns::MessagesFirst(if of[0].name == HERMES { 250 } else { 40 })
 }

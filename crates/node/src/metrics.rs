@@ -153,7 +153,7 @@ metrics! {
     snapshots_given_up_total: Counter, "Snapshots for which the disk had no room: others are tried later.";
     disk_free_bytes: Gauge, "Free on the file system of the data directory.";
     disk_size_bytes: Gauge, "Size of that file system; 0 if it is not known.";
-    disk_reserve_bytes: Gauge, "What is to stay free there, room for the next snapshot at least: with less, the disk is nearly full.";
+    disk_reserve_bytes: Gauge, "What is to stay free there, room for a snapshot at least.";
     disk_nearly_full: Gauge<bool>, "Whether the disk counts as nearly full.";
     memory_used_bytes: Gauge, "Memory that this process's control group uses, without idle file pages.";
     memory_limit_bytes: Gauge, "The limit of that control group; 0 for none.";

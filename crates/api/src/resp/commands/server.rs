@@ -102,7 +102,8 @@ fn lookup(name: &[u8]) -> Option<&'static Spec> {
     }
 }
 
-/// How many names COMMAND INFO and COMMAND DOCS may be asked about: there are fewer commands, and what they are is long.
+/// How many names COMMAND INFO and COMMAND DOCS may be asked about: there are fewer commands, and what is said of each
+/// is long.
 const NAMES: usize = 256;
 
 fn check_names(args: &Args<'_>) -> Result<(), Fault> {
