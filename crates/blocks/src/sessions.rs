@@ -440,7 +440,9 @@ mod tests {
         let old = sessions.open(proxy(1), 7, at(0));
         let used = sessions.open(proxy(2), 7, at(0));
         // In EPaxos, another proposer's clock may be behind.
-        [500, 20].map(|seconds| sessions.record(used, 1, reply("x"), at(seconds)));
+        for seconds in [500, 20] {
+            sessions.record(used, 1, reply("x"), at(seconds));
+        }
         sessions.sweep(at(700));
         assert_eq!(sessions.check(old, 1), Verdict::NoSession);
         assert_eq!(sessions.check(used, 3), Verdict::Next);
