@@ -48,6 +48,7 @@ use crate::stall::Stalls;
 use crate::transport::handshake::{self, Identity};
 use crate::transport::{self, Tokens, Transport};
 use crate::view::{Constants, View};
+use housekeeping::HandOvers;
 use level::Levels;
 
 const WAKER: Token = Token(0);
@@ -174,8 +175,7 @@ struct Loop<F: Frontend> {
     /// Bytes of the log when the disk was last looked at for its growth, and whether the log had no room then.
     looked_at: u64,
     short: bool,
-    /// When this node may hand over again because of its disk.
-    hand_over: Time,
+    hand_overs: HandOvers,
     housekeeping: Time,
     /// When to say again that the certificate expires.
     certificate_warning: Time,
@@ -386,7 +386,7 @@ impl<F: Frontend> Loop<F> {
             levels,
             looked_at: 0,
             short: false,
-            hand_over: Time::ZERO,
+            hand_overs: HandOvers::default(),
             housekeeping: Time::ZERO,
             certificate_warning: Time::ZERO,
             shown: None,

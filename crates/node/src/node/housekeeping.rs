@@ -24,9 +24,6 @@ const EXPIRES_SOON: Duration = Duration::from_secs(14 * 86_400);
 /// How often that is said.
 const WARN_AGAIN: Duration = Duration::from_secs(6 * 3600);
 
-/// How soon a node whose disk is nearly full hands over again when it leads again: others may have no room either.
-const HAND_OVER_AGAIN: Duration = Duration::from_secs(300);
-
 /// How long that may take.
 const HAND_OVER: Duration = Duration::from_secs(5);
 
@@ -43,6 +40,34 @@ fn hand_over(group: Option<GroupId>, now: Time) -> (RequestId, Request) {
     let request =
         Request { stream: OWN, command, access: Access::Manage, deadline: now + HAND_OVER, after: 0 };
     (RequestId(OWN), request)
+}
+
+/// When a node whose disk is nearly full hands over, if it leads. An attempt may come to nothing, so the next one
+/// follows soon; but others may have no room either, so there are ever fewer.
+#[derive(Debug)]
+pub(super) struct HandOvers {
+    next: Time,
+    pause: Duration,
+}
+
+impl Default for HandOvers {
+    fn default() -> Self {
+        HandOvers { next: Time::ZERO, pause: Duration::from_secs(20) }
+    }
+}
+
+impl HandOvers {
+    const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+    /// Whether it is time for one, which begins then.
+    fn begin(&mut self, now: Time) -> bool {
+        if now < self.next {
+            return false;
+        }
+        self.next = now + self.pause;
+        self.pause = (self.pause * 2).min(Self::LONGEST_PAUSE);
+        true
+    }
 }
 
 impl<F: Frontend> Loop<F> {
@@ -115,11 +140,11 @@ impl<F: Frontend> Loop<F> {
         }
         if was_low && !is_low {
             info!("the disk has room again");
-            self.hand_over = Time::ZERO;
+            self.hand_overs = HandOvers::default();
         }
         self.machines.set_disk_full(is_low);
-        if is_low && self.hand_over <= now && self.machines.leads() && metrics.peers_up.get() > 0 {
-            self.hand_over = now + HAND_OVER_AGAIN;
+        let can_hand_over = is_low && self.machines.leads() && metrics.peers_up.get() > 0;
+        if can_hand_over && self.hand_overs.begin(now) {
             info!("the disk is nearly full: handing over to another leader");
             self.ready.extend(self.machines.led().into_iter().map(|group| hand_over(group, now)));
         }
@@ -184,5 +209,17 @@ impl<F: Frontend> Loop<F> {
             );
         }
         self.shown = Some(status);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leader_whose_disk_stays_nearly_full_hands_over_again_and_ever_less_often() {
+        let mut hand_overs = HandOvers::default();
+        let begins = (0..=900).filter(|second| hand_overs.begin(Time::ZERO + Duration::from_secs(*second)));
+        assert_eq!(begins.collect::<Vec<_>>(), [0, 20, 60, 140, 300, 600, 900]);
     }
 }
