@@ -5,7 +5,7 @@ mod support;
 
 use std::io::Read;
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -237,18 +237,11 @@ fn a_cluster_without_a_majority_says_so_instead_of_hanging() {
 }
 
 /// A file system of its own, in memory; unmounted at the end.
-struct Mount<'a>(&'a Path);
+struct Mount(PathBuf);
 
-impl<'a> Mount<'a> {
-    fn new(path: &'a Path, size: &str) -> Option<Mount<'a>> {
-        std::fs::create_dir(path).unwrap();
-        mount(path, &format!("size={size}")).then_some(Mount(path))
-    }
-}
-
-impl Drop for Mount<'_> {
+impl Drop for Mount {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg("--lazy").arg(self.0).status();
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
     }
 }
 
@@ -257,18 +250,25 @@ fn mount(path: &Path, options: &str) -> bool {
     mount.is_ok_and(|output| output.status.success())
 }
 
-#[test]
-fn a_full_disk_stops_the_node_in_words_and_room_brings_everything_back() {
+/// A node that serves, and the file system of this size that its data directory is; none where this user may not mount.
+fn one_on(size: &str) -> Option<(Cluster, Mount)> {
     let mut cluster = Cluster::prepare(1, "unreplicated", &[]);
     let data = cluster.nodes[0].data.clone();
-    // Room for two segments and a bit; a third is soon wanted.
-    let Some(_mount) = Mount::new(&data, "80m") else {
+    std::fs::create_dir(&data).unwrap();
+    if !mount(&data, &format!("size={size}")) {
         println!("skipped: this user may not mount a file system");
-        return;
-    };
+        return None;
+    }
+    let mounted = Mount(data);
+    cluster.nodes[0].start();
+    cluster.nodes[0].wait_until_serving();
+    Some((cluster, mounted))
+}
+
+#[test]
+fn a_full_disk_stops_the_node_in_words_and_room_brings_everything_back() {
+    let Some((mut cluster, mounted)) = one_on("80m") else { return };
     let node = &mut cluster.nodes[0];
-    node.start();
-    node.wait_until_serving();
     let mut connection = Connection::open(&node.resp).unwrap();
     let value = vec![b'x'; 1 << 20];
     let mut acknowledged = 0u64;
@@ -280,7 +280,7 @@ fn a_full_disk_stops_the_node_in_words_and_room_brings_everything_back() {
     assert_eq!(node.wait_for_end(), Some(1), "{}", node.said());
     node.wait_for_line(&["No space left", "free space on the file system of", "nothing is lost"]);
     assert!(acknowledged > 0);
-    assert!(mount(&data, "remount,size=400m"), "what was mounted can be made larger");
+    assert!(mount(&mounted.0, "remount,size=400m"), "what was mounted can be made larger");
     node.start();
     node.wait_until_serving();
     let mut connection = Connection::open(&node.resp).unwrap();
@@ -294,15 +294,8 @@ fn a_full_disk_stops_the_node_in_words_and_room_brings_everything_back() {
 /// The log of a node usually has more than that before its first snapshot.
 #[test]
 fn a_small_disk_is_not_filled_by_writing_the_same_keys_again_and_again() {
-    let mut cluster = Cluster::prepare(1, "unreplicated", &[]);
-    let data = cluster.nodes[0].data.clone();
-    let Some(_mount) = Mount::new(&data, "96m") else {
-        println!("skipped: this user may not mount a file system");
-        return;
-    };
+    let Some((mut cluster, _mounted)) = one_on("96m") else { return };
     let node = &mut cluster.nodes[0];
-    node.start();
-    node.wait_until_serving();
     let mut connection = Connection::open(&node.resp).unwrap();
     let value = |round: usize| vec![b'a' + (round % 26) as u8; 20_000];
     let set = |round, key: usize| request(&[b"SET", format!("k{key}").as_bytes(), &value(round)]);
