@@ -20,6 +20,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use rustix::fs::StatVfs;
+
 use crate::metrics::Metrics;
 use crate::monitor::{WARNING_DISK, WARNING_MEMORY};
 
@@ -30,7 +32,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) const WRITTEN_PART: u64 = 8;
 
 /// The reserve where none is configured: this part of the file system, but no more than [`MOST_RESERVED`].
-const RESERVED_PART: u64 = 20;
+pub(crate) const RESERVED_PART: u64 = 20;
 
 /// A gibibyte: several times the log between two snapshots.
 const MOST_RESERVED: u64 = 1 << 30;
@@ -40,6 +42,13 @@ const MOST_RESERVED: u64 = 1 << 30;
 pub(crate) struct Disk {
     pub(crate) free: u64,
     pub(crate) size: u64,
+}
+
+impl From<StatVfs> for Disk {
+    fn from(found: StatVfs) -> Disk {
+        let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+        Disk { free: bytes(found.f_bavail), size: bytes(found.f_blocks) }
+    }
 }
 
 /// So many of a control group, in bytes.
@@ -243,9 +252,7 @@ impl MemoryWatermark {
 }
 
 fn disk(directory: &Path) -> Option<Disk> {
-    let found = rustix::fs::statvfs(directory).ok()?;
-    let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
-    let disk = Disk { free: bytes(found.f_bavail), size: bytes(found.f_blocks) };
+    let disk = Disk::from(rustix::fs::statvfs(directory).ok()?);
     #[cfg(debug_assertions)]
     let disk = Disk { free: free_if_told().unwrap_or(disk.free), ..disk };
     Some(disk)

@@ -16,6 +16,7 @@ use rustix::fs::{AtFlags, FallocateFlags, Mode, OFlags, StatxFlags};
 
 use super::blocks::BLOCK;
 use super::error::Failure;
+use crate::resources;
 
 /// One flat directory.
 pub(super) trait Files: Send + Sync {
@@ -40,9 +41,9 @@ pub(super) trait Files: Send + Sync {
     fn check_path(&self) -> io::Result<()> {
         Ok(())
     }
-    /// Bytes of the file system that the directory is on: all, and those that are free.
-    fn room(&self) -> io::Result<(u64, u64)> {
-        Ok((u64::MAX, u64::MAX))
+    /// How large the file system of the directory is, and how much of it is free.
+    fn room(&self) -> io::Result<resources::Disk> {
+        Ok(resources::Disk { free: u64::MAX, size: u64::MAX })
     }
 }
 
@@ -98,8 +99,8 @@ impl Dir {
         self.files.check_path().map_err(|error| Failure::new(STAY, &*self.path, error))
     }
 
-    /// Bytes of the file system that it is on: all, and those that are free.
-    pub(super) fn room(&self) -> Result<(u64, u64), Failure> {
+    /// How large the file system is that it is on, and how much of it is free.
+    pub(super) fn room(&self) -> Result<resources::Disk, Failure> {
         self.files.room().map_err(|error| Failure::new("measure the file system of", &*self.path, error))
     }
 
@@ -309,10 +310,8 @@ impl Files for Disk {
         Err(io::Error::new(io::ErrorKind::NotFound, why))
     }
 
-    fn room(&self) -> io::Result<(u64, u64)> {
-        let system = rustix::fs::fstatvfs(&self.handle)?;
-        let bytes = |blocks: u64| blocks.saturating_mul(system.f_frsize);
-        Ok((bytes(system.f_blocks), bytes(system.f_bavail)))
+    fn room(&self) -> io::Result<resources::Disk> {
+        Ok(rustix::fs::fstatvfs(&self.handle)?.into())
     }
 }
 

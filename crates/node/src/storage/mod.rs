@@ -45,6 +45,7 @@ use quorate_core::{FeatureLevel, NodeId, Snapshot};
 use tracing::{info, warn};
 
 use crate::config::Durability;
+use crate::resources;
 use background::Background;
 use blocks::BLOCK;
 use files::{Dir, Disk};
@@ -66,7 +67,7 @@ pub const SEGMENT_BYTES: u64 = 32 << 20;
 
 /// A segment is not larger than this part of the file system: a disk without room for the next one counts as nearly
 /// full, however little is on it. As much is kept free by default, so that there is room for it.
-const PART_OF_DISK: u64 = 20;
+const PART_OF_DISK: u64 = resources::RESERVED_PART;
 
 /// A segment is not smaller than this, whatever is asked for.
 const SMALLEST_SEGMENT: u64 = 16 << 10;
@@ -212,7 +213,7 @@ struct Found {
 /// Opens a directory that this process has locked; `fresh` is its identity if it is new.
 fn find(dir: &Dir, options: &Options, fresh: u128, background: bool) -> Result<Found, StorageError> {
     let expected = options.identity(fresh);
-    let segment_bytes = options.segment_bytes.min(dir.room()?.0 / PART_OF_DISK);
+    let segment_bytes = options.segment_bytes.min(dir.room()?.size / PART_OF_DISK);
     let mode = Mode {
         sync: options.durability == Durability::Fsync || expected.log == Logged::Promises,
         segment_bytes: segment_bytes.max(SMALLEST_SEGMENT).next_multiple_of(BLOCK as u64),

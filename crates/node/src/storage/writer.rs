@@ -74,9 +74,9 @@ struct Short {
     left: u64,
 }
 
-/// A spare leaves so much free: room for a snapshot to begin (`LEAST_ROOM` of the journal), which makes room once keys
+/// A spare leaves so many bytes free: a snapshot can begin then (`LEAST_ROOM` of the journal), and makes room once keys
 /// are deleted.
-pub(super) const LEFT: u64 = 2 << 20;
+pub(super) const LEAST_FREE: u64 = 2 << 20;
 
 /// So many times while a segment is filled, it is tried to make a spare on a disk that was full.
 const ATTEMPTS: u64 = 16;
@@ -311,7 +311,7 @@ impl Writer {
         let pool = self.pool.clone();
         let make = move |pace: &Background| match pool.recycle(&dir, identity, index, capacity)? {
             Some(segment) => Ok(Some(segment)),
-            None if dir.room()?.1 < capacity.saturating_add(LEFT) => {
+            None if dir.room()?.free < capacity.saturating_add(LEAST_FREE) => {
                 Err(Failure::new("make", dir.path(&segment::name(index)), Errno::NOSPC.into()))
             }
             None => segment::prepare(&dir, identity, index, capacity, pace),

@@ -6,7 +6,8 @@ use rustix::io::Errno;
 
 use super::memory::Faults;
 use super::*;
-use crate::storage::writer::LEFT;
+use crate::resources;
+use crate::storage::writer::LEAST_FREE;
 
 #[test]
 fn a_full_disk_stops_the_log_and_loses_nothing() {
@@ -429,7 +430,7 @@ fn on_a_small_disk_segments_are_small() {
     let options = Options { segment_bytes: 64 * SMALLEST_SEGMENT, ..options() };
     let size = 64 * SMALLEST_SEGMENT;
     let memory = Memory::new(1);
-    memory.fail(Faults { room: Some((size, u64::MAX)), ..Faults::default() });
+    memory.fail(Faults { room: Some(resources::Disk { free: u64::MAX, size }), ..Faults::default() });
     let mut replica = Replica::open(&memory, &options, &Remains::none()).unwrap();
     let group = [Bytes::from(vec![7; 1000])];
     for count in 0..2000 {
@@ -451,8 +452,8 @@ fn a_spare_segment_leaves_room_for_a_snapshot_to_begin() {
     let memory = Memory::new(1);
     let mut replica = Replica::open(&memory, &options, &Remains::none()).unwrap();
     let group = [Bytes::from(vec![7; 1000])];
-    for (free, short) in [(LEFT + segment - 1, true), (LEFT + segment, false)] {
-        memory.fail(Faults { room: Some((u64::MAX, free)), ..Faults::default() });
+    for (free, short) in [(LEAST_FREE + segment - 1, true), (LEAST_FREE + segment, false)] {
+        memory.fail(Faults { room: Some(resources::Disk { free, size: u64::MAX }), ..Faults::default() });
         replica.kept.writer.look_for_room().unwrap();
         (0..200).for_each(|_| replica.append(&group).unwrap());
         assert_eq!(replica.kept.writer.is_short(), short, "{free} free");

@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use quorate_core::Random;
 
+use crate::resources;
 use crate::storage::blocks::BLOCK;
 use crate::storage::files::{File, Files};
 
@@ -33,8 +34,8 @@ pub(super) struct Faults {
     pub(super) full: bool,
     /// No file takes more space at once than this.
     pub(super) largest: Option<u64>,
-    /// Bytes of the whole file system, and those of it that are free, as it says itself.
-    pub(super) room: Option<(u64, u64)>,
+    /// How large the file system is, and how much of it is free, as it says itself.
+    pub(super) room: Option<resources::Disk>,
     /// So many more syncs succeed; one that fails drops what it should have written, as real systems do.
     pub(super) syncs: Option<u64>,
     /// So many times more that space is taken, a signal interrupts it.
@@ -301,8 +302,8 @@ impl Files for Memory {
         self.name(Naming::Remove(name.to_owned()))
     }
 
-    fn room(&self) -> io::Result<(u64, u64)> {
-        Ok(self.state().faults.room.unwrap_or((u64::MAX, u64::MAX)))
+    fn room(&self) -> io::Result<resources::Disk> {
+        Ok(self.state().faults.room.unwrap_or(resources::Disk { free: u64::MAX, size: u64::MAX }))
     }
 
     fn sync_names(&self) -> io::Result<()> {
