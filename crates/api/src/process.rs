@@ -35,6 +35,19 @@ impl ProcessStats {
         Some(statm.split_whitespace().nth(1)?.parse::<u64>().ok()? * page_size() as u64)
     }
 
+    /// CPU time of all threads in user and in system mode, alone: one file is read.
+    pub fn cpu_seconds() -> Option<(f64, f64)> {
+        ProcessStats::cpu(&fs::read_to_string("/proc/self/stat").ok()?, clock_ticks_per_second())
+    }
+
+    fn cpu(stat: &str, ticks: u64) -> Option<(f64, f64)> {
+        // The second field, the program's name, may contain anything.
+        let (_, fields) = stat.rsplit_once(") ")?;
+        let mut fields = fields.split_whitespace().skip(14 - 3);
+        let mut seconds = || Some(fields.next()?.parse::<u64>().ok()? as f64 / ticks as f64);
+        Some((seconds()?, seconds()?))
+    }
+
     /// The memory of the machine, alone: one file is read.
     pub fn system_memory() -> Option<u64> {
         ProcessStats::total(&fs::read_to_string("/proc/meminfo").ok()?)
@@ -52,10 +65,11 @@ impl ProcessStats {
             fields.split_whitespace().map(|field| field.parse().unwrap_or_default()).collect();
         let field = |number: usize| fields.get(number - 3).copied();
         let seconds = |ticks_of: u64| ticks_of as f64 / ticks as f64;
+        let (user, system_mode) = ProcessStats::cpu(stat, ticks)?;
         let boot: u64 = system.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
         let limit = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
         Some(ProcessStats {
-            cpu_seconds: seconds(field(14)? + field(15)?),
+            cpu_seconds: user + system_mode,
             resident: field(24)? * page as u64,
             mapped: field(23)?,
             started: boot as f64 + seconds(field(22)?),
@@ -85,6 +99,7 @@ mod tests {
             descriptors_limit: Some(1024),
         };
         assert_eq!(stats, expected);
+        assert_eq!(ProcessStats::cpu(&stat, 100), Some((14.0, 15.0)));
         assert_eq!(ProcessStats::parse("17 (a) S 1", "", "", (100, 4096)), None);
         let here = ProcessStats::read().unwrap();
         assert_eq!(ProcessStats::total("MemTotal:       16384 kB\nMemFree:  1 kB\n"), Some(16 << 20));

@@ -350,7 +350,9 @@ fn the_node_tells_its_state() {
     );
     let info = node.ask(&mut connection, b"INFO\r\n");
     assert!(
-        info.contains("redis_version:7.0.15\r\n") && info.contains("\r\n\r\n# Replication\r\nrole:master")
+        info.contains("redis_version:7.0.15\r\n")
+            && info.contains("\r\nused_cpu_user:")
+            && info.contains("\r\n\r\n# Replication\r\nrole:master")
     );
 }
 

@@ -424,6 +424,7 @@ fn node_info(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     Ok(Step::Answered)
 }
 
+        ("CPU", cpu()),
 /// As in Redis, only shown to those who ask for it, or for all.
 const COMMANDSTATS: &str = "Commandstats";
 
@@ -464,5 +465,10 @@ fn keyspace(status: &Status) -> String {
     match status.count("store_keys") {
         0 => String::new(),
         keys => format!("db0:keys={keys},expires={},avg_ttl=0\r\n", status.count("store_keys_expiring")),
+fn cpu() -> String {
+    let (user, system) = ProcessStats::cpu_seconds().unwrap_or_default();
+    format!("used_cpu_sys:{system:.6}\r\nused_cpu_user:{user:.6}\r\n")
+}
+
     }
 }
