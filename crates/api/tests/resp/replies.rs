@@ -370,6 +370,20 @@ fn the_table_of_commands_can_be_asked_for() {
         node.ask(&mut connection, b"COMMAND DOCS\r\n")
             .starts_with(&format!("*{}\r\n$3\r\nacl\r\n", 2 * count))
     );
+    let listed = node.ask(&mut connection, b"COMMAND LIST\r\n");
+    assert!(listed.contains("$3\r\nget\r\n") && listed.contains("$11\r\nclient|list\r\n"), "{listed}");
+    for (filter, expected) in [
+        ("FILTERBY PATTERN *NX", "*3\r\n$6\r\nhsetnx\r\n$6\r\nmsetnx\r\n$5\r\nsetnx\r\n"),
+        ("filterby aclcat Transaction", "*5\r\n$7\r\ndiscard\r\n$4\r\nexec\r\n"),
+        ("FILTERBY ACLCAT none", "*0\r\n"),
+        ("FILTERBY MODULE none", "*0\r\n"),
+        ("FILTERBY PATTERN", "-ERR syntax error\r\n"),
+        ("FILTERBY OTHER x", "-ERR syntax error\r\n"),
+        ("BY PATTERN x", "-ERR syntax error\r\n"),
+    ] {
+        let told = node.ask(&mut connection, format!("COMMAND LIST {filter}\r\n").as_bytes());
+        assert!(told.starts_with(expected), "{filter}: {told}");
+    }
     assert_eq!(
         node.ask(&mut connection, b"COMMAND INFO get nope\r\n"),
         "*2\r\n*10\r\n$3\r\nget\r\n:2\r\n*2\r\n+readonly\r\n+fast\r\n:1\r\n:1\r\n:1\r\n*0\r\n*0\r\n*0\r\n*0\r\n$-1\r\n"

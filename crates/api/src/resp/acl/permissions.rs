@@ -7,7 +7,7 @@ use bytes::Bytes;
 use quorate_store::glob::Pattern;
 use quorate_store::{Permissions, User};
 
-use super::super::commands::{Spec, all};
+use super::super::commands::{Spec, every};
 use super::super::request::Args;
 use super::{Denial, categories_of};
 
@@ -64,8 +64,7 @@ impl Allowed {
 impl AllowedSet {
     fn new(permissions: &Permissions) -> AllowedSet {
         let everything = permissions.all_commands && permissions.commands.is_empty();
-        let specs = all().iter().flat_map(|spec| std::iter::once(*spec).chain(spec.subcommands));
-        let allowed = || specs.filter(|spec| is_allowed(permissions, spec)).map(|spec| spec.name).collect();
+        let allowed = || every().filter(|spec| is_allowed(permissions, spec)).map(|spec| spec.name).collect();
         // A pattern that is too long for this version matches nothing.
         let keys = permissions.keys.iter().filter_map(|rule| {
             let pattern = Pattern::new(&rule.pattern).ok()?;

@@ -145,8 +145,7 @@ fn cat(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
             let category = category.ok_or_else(|| {
                 Fault([b"ERR Unknown category '", shown(args.get(2), 128), b"'"].concat().into())
             })?;
-            let specs = all().iter().flat_map(|spec| std::iter::once(*spec).chain(spec.subcommands));
-            let members = specs.filter(|spec| categories_of(spec).contains(category));
+            let members = every().filter(|spec| categories_of(spec).contains(category));
             members.map(|spec| spec.name).collect()
         }
         _ => return Err(call.wrong_arity()),

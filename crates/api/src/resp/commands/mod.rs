@@ -185,6 +185,11 @@ pub(super) fn all() -> &'static [&'static Spec] {
     &TABLE.specs
 }
 
+/// All commands, and behind each its subcommands.
+pub(super) fn every() -> impl Iterator<Item = &'static Spec> {
+    all().iter().flat_map(|spec| std::iter::once(*spec).chain(spec.subcommands))
+}
+
 /// What a command is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {

@@ -8,6 +8,7 @@ use quorate_store::Reply;
 use quorate_store::glob::Pattern;
 use quorate_store::settings::{FEATURE_LEVEL, MAX_DATA};
 
+use super::super::acl::categories_of;
 use super::super::shape::{PATTERN_TOO_LONG, UNORDERED};
 use super::super::stats::CommandStats;
 use super::connection::REDIS_VERSION;
@@ -42,10 +43,10 @@ pub(super) const SPECS: &[Spec] = &[
             ),
             command(
                 "command|list",
-                2,
+                -2,
                 &["loading", "stale"],
                 NO_KEY,
-                "Returns the names of all commands.",
+                "Returns the names of commands, with subcommands: all, or those of a category or pattern.",
                 names,
             ),
         ],
@@ -86,11 +87,28 @@ fn count(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     Ok(Step::Answered)
 }
 
-fn names(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
-    call.reply.array(all().len());
-    for spec in all() {
-        call.reply.bulk(spec.name.as_bytes());
+fn names(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    let mut specs: Vec<&Spec> = every().collect();
+    if args.len() > 2 {
+        if args.len() != 5 || !is(args.get(2), "FILTERBY") {
+            return Err(SYNTAX.into());
+        }
+        let (filter, wanted) = (args.get(3), args.get(4));
+        if is(filter, "ACLCAT") {
+            let is_wanted = |category: &&str| wanted.eq_ignore_ascii_case(category.as_bytes());
+            specs.retain(|spec| categories_of(spec).iter().any(is_wanted));
+        } else if is(filter, "PATTERN") {
+            let pattern = Pattern::new(&wanted.to_ascii_lowercase()).map_err(|_| PATTERN_TOO_LONG)?;
+            specs.retain(|spec| pattern.matches(spec.name.as_bytes()));
+        } else if is(filter, "MODULE") {
+            // There are none.
+            specs.clear();
+        } else {
+            return Err(SYNTAX.into());
+        }
     }
+    call.reply.array(specs.len());
+    specs.iter().for_each(|spec| call.reply.bulk(spec.name.as_bytes()));
     Ok(Step::Answered)
 }
 
@@ -406,6 +424,7 @@ fn node_info(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
         ("Stats", stats(&facts, &call.shared.stats)),
         // Every node takes writes: to a client each is the one there is.
         ("Replication", "role:master\r\nconnected_slaves:0\r\n".to_owned()),
+        ("CPU", cpu()),
         (COMMANDSTATS, call.shared.stats.info()),
         ("Keyspace", keyspace(&status)),
         ("Quorate", quorate),
@@ -424,7 +443,6 @@ fn node_info(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     Ok(Step::Answered)
 }
 
-        ("CPU", cpu()),
 /// As in Redis, only shown to those who ask for it, or for all.
 const COMMANDSTATS: &str = "Commandstats";
 
@@ -447,6 +465,11 @@ fn memory(status: &Status, facts: &[(&'static str, String)]) -> String {
     )
 }
 
+fn cpu() -> String {
+    let (user, system) = ProcessStats::cpu_seconds().unwrap_or_default();
+    format!("used_cpu_sys:{system:.6}\r\nused_cpu_user:{user:.6}\r\n")
+}
+
 fn stats(facts: &[(&'static str, String)], commands: &CommandStats) -> String {
     format!(
         "total_connections_received:{}\r\ntotal_commands_processed:{}\r\ntotal_net_input_bytes:{}\r\n\
@@ -465,10 +488,5 @@ fn keyspace(status: &Status) -> String {
     match status.count("store_keys") {
         0 => String::new(),
         keys => format!("db0:keys={keys},expires={},avg_ttl=0\r\n", status.count("store_keys_expiring")),
-fn cpu() -> String {
-    let (user, system) = ProcessStats::cpu_seconds().unwrap_or_default();
-    format!("used_cpu_sys:{system:.6}\r\nused_cpu_user:{user:.6}\r\n")
-}
-
     }
 }
