@@ -23,7 +23,7 @@ use quorate_node::Output;
 use quorate_node::frontend::{SessionContext, Ticket};
 use quorate_store::{Command, CommandError, Reply, Single};
 
-use super::acl::Identity;
+use super::acl::{self, Identity};
 use super::commands::transactions::{EXEC, abort, is_immediate};
 use super::commands::{Call, Fault, Spec, Step, find, named};
 use super::reply::Writer;
@@ -38,8 +38,8 @@ pub struct Session {
     parser: Parser,
     state: State,
     replies: Replies,
-    /// A request that waits for what WATCH found; nothing is read meanwhile.
-    held: Option<Box<(Bytes, Vec<Word>)>>,
+    /// A request that waits for what WATCH found, for others or for users; nothing is read meanwhile.
+    held: Option<Box<Held>>,
     /// A long command under way; nothing is read meanwhile.
     long: Option<Ticket>,
     /// Bytes of the large request that is being encoded.
@@ -52,6 +52,15 @@ pub struct Session {
     stopped: bool,
     /// No more requests are read; the connection ends with the last reply.
     closing: bool,
+}
+
+/// A request that waits, in a buffer of its own.
+#[derive(Debug)]
+struct Held {
+    frame: Bytes,
+    words: Vec<Word>,
+    /// All requests before it must have ended.
+    comes_last: bool,
 }
 
 /// What commands may change of a connection.
@@ -213,8 +222,21 @@ impl Session {
     }
 
     /// Keeps a request until what it depends on is known.
-    fn hold(&mut self, frame: &[u8], words: &[Word]) {
-        self.held = Some(Box::new((Bytes::copy_from_slice(frame), words.to_vec())));
+    fn hold(&mut self, frame: &[u8], words: &[Word], comes_last: bool) {
+        let (frame, words) = (Bytes::copy_from_slice(frame), words.to_vec());
+        self.held = Some(Box::new(Held { frame, words, comes_last }));
+    }
+
+    /// Whether a request is looked at only when all before it have ended: it is to see what they have written, or
+    /// changes users and is judged by those that there are then.
+    fn comes_last(&self, spec: &Spec) -> bool {
+        let queued = self.state.queue.iter().flat_map(|queue| &queue.commands).map(|queued| queued.spec);
+        let changes_users = match spec.name {
+            EXEC => queued.into_iter().any(acl::changes_users),
+            _ => acl::changes_users(spec),
+        };
+        let is_read = spec.name == EXEC || spec.flags.contains(&"readonly");
+        changes_users || is_read && self.state.read_mode == ReadMode::Sequential
     }
 
     /// Bytes of replies that wait for earlier ones, of a transaction before its EXEC, and of a request that waits or is
@@ -222,7 +244,7 @@ impl Session {
     pub(super) fn held(&self) -> usize {
         let queue = self.state.queue.as_ref().filter(|queue| !queue.spoiled);
         let queued = queue.map_or(0, |queue| queue.bytes);
-        let held = self.held.as_ref().map_or(0, |held| held.0.len() + size_of_val(&*held.1));
+        let held = self.held.as_ref().map_or(0, |held| held.frame.len() + size_of_val(&*held.words));
         self.replies.waiting + queued + held + self.encoding
     }
 
@@ -308,10 +330,9 @@ impl Session {
     fn go_on(&mut self, shared: &mut Resp, context: &mut SessionContext<'_>) {
         if self.asks_for_users.is_none()
             && !self.state.watch.is_pending()
-            && (self.replies.asks.is_empty() || self.state.read_mode != ReadMode::Sequential)
-            && let Some(held) = self.held.take()
+            && let Some(held) = self.held.take_if(|held| !held.comes_last || self.replies.asks.is_empty())
         {
-            let (frame, words) = *held;
+            let Held { frame, words, .. } = *held;
             shared.acl.refresh(context.node);
             self.serve(&frame, &words, shared, context);
         }
@@ -441,11 +462,9 @@ impl Session {
         if self.state.queue.is_some() && !is_immediate(spec) {
             return self.enqueue(spec, &args, words, &shared.limits, context);
         }
-        let comes_after_writes = self.state.read_mode == ReadMode::Sequential
-            && !self.replies.asks.is_empty()
-            && (spec.name == EXEC || spec.flags.contains(&"readonly"));
-        if comes_after_writes || spec.name == EXEC && self.state.watch.is_pending() {
-            self.hold(frame, words);
+        let comes_last = !self.replies.asks.is_empty() && self.comes_last(spec);
+        if comes_last || spec.name == EXEC && self.state.watch.is_pending() {
+            self.hold(frame, words, comes_last);
             return;
         }
         let resp3 = self.state.resp3;

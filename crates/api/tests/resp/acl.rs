@@ -10,9 +10,13 @@ use crate::harness::{Connection, Node, timed_out};
 const NOAUTH: &str = "-NOAUTH Authentication required.\r\n";
 const NOKEY: &str = "-NOPERM this user has no permissions to access one of the keys used as arguments\r\n";
 const WRONGPASS: &str = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
+const NOBODY: &str = "-ERR nobody could change users any more: first make another user who is on, has a password and \
+                      may use ACL SETUSER";
 
 /// What tables say for long texts; a name in quotes that follows is left.
-const SHORT: [(&str, &str); 12] = [
+const SHORT: [(&str, &str); 14] = [
+    ("Allowing first-arg of a subcommand is not supported", "<no arguments>"),
+    (NOBODY, "<nobody>"),
     ("touch the specified keys", "<keys>"),
     ("execute the command or subcommand", "<commands>"),
     ("The password you are trying to remove from the user does not exist", "<no such>"),
@@ -100,6 +104,7 @@ fn users_are_asked_who_they_are_and_may_do_what_their_rules_say() {
         a   NOSUCH x                                → -ERR unknown command 'NOSUCH', with args beginning with: 'x'
         b   HELLO 2 AUTH ann no                     → <password>
         b   ACL WHOAMI                              → $7\ndefault
+        op  ACL SETUSER root on >r +@all            → +OK
         op  ACL SETUSER default off                 → +OK
         op  PING                                    → <who>
         new PING                                    → <who>
@@ -124,6 +129,11 @@ fn what_acl_setuser_refuses_changes_nothing() {
         r"
         op ACL SETUSER ann on ~* +get               → +OK
         op ACL SETUSER ann off +nocmd               → <rule> '+nocmd': Unknown command or category name in ACL
+        op ACL SETUSER ann off +config|get|save     → <rule> '+config|get|save': <no arguments>
+        op ACL SETUSER ann off -config|get|save     → <rule> '-config|get|save': Unknown command or category name in ACL
+        op ACL SETUSER ann off +config|no|save      → <rule> '+config|no|save': Unknown command or category name in ACL
+        op ACL SETUSER ann off +get|a               → <rule> '+get|a': Unknown command or category name in ACL
+        op ACL SETUSER ann off +get|a|b             → <rule> '+get|a|b': Unknown command or category name in ACL
         op ACL SETUSER ann off <gone                → <rule> '<gone': <no such>
         op ACL SETUSER ann off (+get ~k             → -ERR Unmatched parenthesis in acl selector starting at '(+get'.
         op ACL SETUSER ann off (+get >p)            → <rule> '(+get >p)': Syntax error
@@ -152,6 +162,54 @@ fn what_acl_setuser_refuses_changes_nothing() {
     let password = ask(&mut node, &mut connection, "ACL GENPASS");
     assert!(password.starts_with("$64\r\n") && password != ask(&mut node, &mut connection, "ACL GENPASS"));
     assert!(ask(&mut node, &mut connection, "ACL GENPASS 5").starts_with("$2\r\n"));
+}
+
+/// Users are in the data: there is no file to edit, and no restart that would let anybody in again.
+#[test]
+fn nobody_locks_everybody_out() {
+    let mut node = Node::new();
+    play(
+        &mut node,
+        r"
+        op ACL SETUSER ann on ~* +get               → +OK
+        op ACL SETUSER default off                  → <nobody>
+        op ACL SETUSER default resetpass            → <nobody>
+        op ACL SETUSER default -acl                 → <nobody>
+        op ACL SETUSER default -@admin              → <nobody>
+        op ACL SETUSER default -acl|setuser         → <nobody>
+        op ACL SETUSER default reset                → <nobody>
+        op ACL SETUSER default -@all +get (+acl|setuser) → +OK
+        op ACL SETUSER default +@all clearselectors → +OK
+        op ACL SETUSER root ~* +@all                → +OK
+        op ACL SETUSER default off                  → <nobody>
+        op ACL SETUSER root on                      → +OK
+        op ACL SETUSER default off                  → <nobody>
+        op ACL SETUSER root >r                      → +OK
+        op ACL SETUSER default off                  → +OK
+        r  AUTH root r                              → +OK
+        r  ACL DELUSER ann root                     → <nobody>
+        r  ACL SETUSER root <r                      → <nobody>
+        r  ACL DELUSER ann                          → :1
+        r  ACL SETUSER default on                   → +OK
+        r  ACL DELUSER root                         → :1
+        op PING                                     → +PONG
+    ",
+    );
+}
+
+/// Each change of users is judged by what came of those that were sent before it.
+#[test]
+fn changes_of_users_that_are_sent_at_once_follow_each_other() {
+    let mut node = Node::new();
+    let mut op = node.connect();
+    let sent = b"ACL SETUSER root on >r +@all\r\nACL SETUSER default off\r\nPING\r\n";
+    assert_eq!(node.ask(&mut op, sent), ["+OK\r\n", "+OK\r\n", NOAUTH].concat());
+    let mut op = node.connect();
+    ask(&mut node, &mut op, "AUTH root r");
+    let sent = "MULTI,ACL SETUSER root off,EXEC,ACL SETUSER default on,MULTI,ACL DELUSER root,EXEC,";
+    let told = node.ask(&mut op, sent.replace(',', "\r\n").as_bytes());
+    let queued = "+OK\r\n+QUEUED\r\n*1\r\n";
+    assert_eq!(told, [queued, NOBODY, "\r\n+OK\r\n", queued, ":1\r\n"].concat());
 }
 
 #[test]
@@ -212,6 +270,7 @@ fn requests_behind_an_auth_are_judged_by_what_came_of_it() {
     let mut node = Node::new();
     let mut op = node.connect();
     ask(&mut node, &mut op, "ACL SETUSER ann on >s ~k +get +set");
+    ask(&mut node, &mut op, "ACL SETUSER root on >r +@all");
     ask(&mut node, &mut op, "ACL SETUSER default off");
     let mut connection = node.connect();
     let told = node
@@ -379,7 +438,7 @@ fn what_was_denied_is_in_the_log_without_values() {
     assert!(log.starts_with("*3\r\n") && !log.contains("hidden"), "{log}");
     let place = |part: &str| log.find(part).unwrap_or_else(|| panic!("no {part} in {log}"));
     assert!(
-        place("$4\r\nauth\r\n") < place("$7\r\ncommand\r\n")
+        place("$4\r\nAUTH\r\n") < place("$7\r\ncommand\r\n")
             && place("$3\r\nget\r\n") < place("$3\r\nkey\r\n")
     );
     assert!(log.contains(":2\r\n$6\r\nreason\r\n$3\r\nkey\r\n"), "{log}");

@@ -103,6 +103,12 @@ impl Account {
     fn new(user: User) -> Account {
         Account { allowed: Allowed::new(&user), user }
     }
+
+    /// Whether whoever is authenticated as this user, which is possible, may change users.
+    fn is_administrator(&self) -> bool {
+        let User { enabled, no_password, passwords, .. } = &self.user;
+        *enabled && (*no_password || !passwords.is_empty()) && self.allowed.has_command("acl|setuser")
+    }
 }
 
 /// What a process knows of users.
@@ -281,6 +287,15 @@ impl Acl {
         self.accounts.iter().map(|(name, account)| (name, &account.user))
     }
 
+    /// Whether somebody can change users now, and nobody could if those that `goes` names went and this one came.
+    pub(super) fn locks_out(&self, goes: impl Fn(&[u8]) -> bool, comes: Option<&User>) -> bool {
+        let mut administrators =
+            self.accounts.iter().filter(|(_, account)| account.is_administrator()).peekable();
+        let is_possible = administrators.peek().is_some();
+        let is_next = comes.is_some_and(|user| Account::new(user.clone()).is_administrator());
+        is_possible && !is_next && administrators.all(|(name, _)| goes(name))
+    }
+
     pub(super) fn user(&self, name: &[u8]) -> Option<&User> {
         self.accounts.get(name).map(|account| &account.user)
     }
@@ -289,6 +304,11 @@ impl Acl {
 /// Whether a command is served whoever asks; HELLO looks for itself, once it has done what it says about users.
 pub(super) fn needs_no_user(spec: &Spec) -> bool {
     matches!(spec.name, "auth" | "hello" | "quit" | "reset")
+}
+
+/// Whether a command changes who the users are, or what they may do.
+pub(super) fn changes_users(spec: &Spec) -> bool {
+    matches!(spec.name, "acl|setuser" | "acl|deluser")
 }
 
 /// Whether a request is to authenticate its connection.

@@ -47,6 +47,11 @@ impl Allowed {
         self.0.iter().any(|set| set.commands.is_none() && set.keys.is_none())
     }
 
+    /// Whether a command may be used, with whatever keys.
+    pub(super) fn has_command(&self, name: &str) -> bool {
+        self.0.iter().any(|set| set.commands.as_ref().is_none_or(|commands| commands.contains(name)))
+    }
+
     /// Whether a request may be served. If not, a key is the reason where the command is allowed at all; of several, as
     /// in Redis, the last in the request.
     pub(super) fn check(&self, spec: &'static Spec, args: &Args<'_>) -> Result<(), Denial> {

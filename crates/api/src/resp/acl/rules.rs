@@ -133,7 +133,14 @@ fn commands(allow: bool, name: &[u8]) -> Result<UserRule, String> {
         None => {
             let mut parts = name.splitn(2, |byte| *byte == b'|');
             let spec = parts.next().and_then(named).ok_or_else(unknown)?;
-            parts.next().is_none_or(|sub| spec.subcommand(sub).is_some())
+            let mut subs = parts.next().into_iter().flat_map(|rest| rest.splitn(2, |byte| *byte == b'|'));
+            match (subs.next().map(|sub| spec.subcommand(sub)), subs.next()) {
+                (Some(Some(_)), Some(_)) if allow => {
+                    return Err("Allowing first-arg of a subcommand is not supported".to_owned());
+                }
+                (None | Some(Some(_)), None) => true,
+                _ => false,
+            }
         }
     };
     match is_known {

@@ -10,6 +10,9 @@ use quorate_node::frontend::NodeView;
 use quorate_store::{DEFAULT_USER, Permissions, User};
 
 const SAFE: &[&str] = &["noscript", "loading", "stale"];
+/// Users are a part of the data: no file could be edited to get in again.
+const LOCKED_OUT: &str = "ERR nobody could change users any more: first make another user who is on, has a password \
+                          and may use ACL SETUSER";
 
 pub(super) const SPECS: &[Spec] = &[Spec {
     name: "acl",
@@ -123,15 +126,21 @@ fn set(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
             all.push(rule);
         }
     }
+    if call.shared.acl.locks_out(|known| known == name, Some(&user)) {
+        return Err(LOCKED_OUT.into());
+    }
     let users = vec![(Bytes::copy_from_slice(name), all)];
     let command = Command::SetUsers { users, if_none: false };
     let needed = command.level();
     Ok(Step::Ask(command, Shape::User { needed }))
 }
 
-fn delete(args: Args<'_>, _: &mut Call<'_, '_>) -> Result<Step, Fault> {
+fn delete(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     if args.from(2).any(|name| name == DEFAULT_USER) {
         return Err("ERR The 'default' user cannot be removed".into());
+    }
+    if call.shared.acl.locks_out(|known| args.from(2).any(|name| name == known), None) {
+        return Err(LOCKED_OUT.into());
     }
     let users = args.from(2).map(Bytes::copy_from_slice).collect();
     Ok(Step::Ask(Command::DeleteUsers { users }, Shape::Plain))
@@ -272,8 +281,12 @@ fn enter(
     shared.acl.log.add(log::Entry { count: 1, reason, in_multi, object, user, at, client });
 }
 
-/// Lets the connection be a user's, if the password is right.
-pub(super) fn authenticate(name: &[u8], password: &[u8], call: &mut Call<'_, '_>) -> Result<(), Fault> {
+/// Lets the connection be a user's, if the password is right. The first word is the command, as it was sent.
+pub(super) fn authenticate(
+    word: &[u8],
+    (name, password): (&[u8], &[u8]),
+    call: &mut Call<'_, '_>,
+) -> Result<(), Fault> {
     if let Some(identity) = call.shared.acl.authenticate(name, password) {
         connection::client(call).user = identity.name.to_vec();
         call.state.identity = Some(identity);
@@ -283,6 +296,6 @@ pub(super) fn authenticate(name: &[u8], password: &[u8], call: &mut Call<'_, '_>
     let shown = String::from_utf8_lossy(&name[..name.len().min(64)]);
     call.node.note_denial("a wrong password", &shown, call.spec.name);
     let user = (name.to_vec(), false);
-    enter(log::Reason::Auth, call.spec.name.as_bytes().to_vec(), user, call.state, call.shared);
+    enter(log::Reason::Auth, word.to_vec(), user, call.state, call.shared);
     Err("WRONGPASS invalid username-password pair or user is disabled.".into())
 }

@@ -120,8 +120,8 @@ fn auth(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
                     .into(),
             );
         }
-        2 => authenticate(DEFAULT_USER, args.get(1), call)?,
-        3 => authenticate(args.get(1), args.get(2), call)?,
+        2 => authenticate(args.get(0), (DEFAULT_USER, args.get(1)), call)?,
+        3 => authenticate(args.get(0), (args.get(1), args.get(2)), call)?,
         _ => return Err(SYNTAX.into()),
     }
     call.reply.ok();
@@ -142,7 +142,7 @@ fn hello(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     while index < args.len() {
         let (word, more) = (args.get(index), args.len() - 1 - index);
         if is(word, "AUTH") && more >= 2 {
-            authenticate(args.get(index + 1), args.get(index + 2), call)?;
+            authenticate(args.get(0), (args.get(index + 1), args.get(index + 2)), call)?;
             index += 3;
         } else if is(word, "SETNAME") && more >= 1 {
             rename(args.get(index + 1), call)?;

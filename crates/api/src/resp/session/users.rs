@@ -27,7 +27,7 @@ impl Session {
             return true;
         }
         if !self.may_judge(spec, args, shared, context) {
-            self.hold(frame, words);
+            self.hold(frame, words, false);
             return false;
         }
         if let Err(denial) = self.judge(spec, args, shared, context) {
