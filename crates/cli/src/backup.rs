@@ -11,13 +11,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use quorate_api::resp::FirstUsers;
 use quorate_blocks::state::Replicated;
 use quorate_client::{Client, Value};
-use quorate_core::NodeId;
+use quorate_core::{NodeId, Wire, digest};
 use quorate_node::backup::{BackupError, Header, Reader, Writer};
 use quorate_node::founding::{self, Founding, Survivor};
 use quorate_node::parse_cluster;
 use quorate_runtime::AnyProtocol;
+use quorate_store::Command;
 use serde::Deserialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -26,7 +28,7 @@ use crate::args::Endpoints;
 use crate::client::{TIMEOUT, connect_for};
 use crate::failure::Failure;
 use crate::protocols;
-use crate::serve;
+use crate::{serve, users};
 use output::{OutputFile, cannot_write};
 
 #[derive(Debug, Subcommand)]
@@ -97,8 +99,11 @@ pub struct Restore {
     /// Tells clusters apart that are restored from one backup at the same addresses; the same at all members
     #[arg(long, value_name = "TEXT")]
     pub token: Option<String>,
+    /// Its users in place of those of the backup, in a file as that of `quorate serve`; the same at all members
+    #[arg(long, value_name = "FILE")]
+    pub users: Option<PathBuf>,
     /// Only read the backup to its end, and say what it is of
-    #[arg(long, conflicts_with_all = ["data_dir", "node_id", "initial_cluster", "protocol", "token"])]
+    #[arg(long, conflicts_with_all = ["data_dir", "node_id", "initial_cluster", "protocol", "token", "users"])]
     pub verify: bool,
 }
 
@@ -116,6 +121,10 @@ pub struct Recover {
     /// The protocol of the new cluster [default: that of the old one]
     #[arg(long)]
     pub protocol: Option<String>,
+    /// Its users in place of those of the directory, in a file as that of `quorate serve`: for whoever can no longer
+    /// log in
+    #[arg(long, value_name = "FILE")]
+    pub users: Option<PathBuf>,
     /// Do not ask
     #[arg(long)]
     pub yes: bool,
@@ -213,8 +222,9 @@ fn restore(args: Restore) -> Result<(), Failure> {
     let length = file.metadata().map_or(0, |about| about.len());
     let reader = Reader::open(BufReader::with_capacity(BUFFER, file)).map_err(refused)?;
     let member = if args.verify { None } else { Some(member(&args, reader.header())?) };
+    let users = args.users.as_deref().map(users::read).transpose()?;
     let progress = bar(length, "reading");
-    let (header, state) = reader.load(|offset| progress.set_position(offset)).map_err(refused)?;
+    let (header, mut state) = reader.load(|offset| progress.set_position(offset)).map_err(refused)?;
     progress.finish_and_clear();
     let Header { ref quorate, ref protocol, cluster, node, position, taken_ms } = header;
     let about =
@@ -229,7 +239,13 @@ fn restore(args: Restore) -> Result<(), Failure> {
         )?;
         return Ok(());
     };
-    let new = header.founded_cluster(founding.initial_id(), args.token.as_deref().unwrap_or_default());
+    let mut token = args.token.clone().unwrap_or_default();
+    if let Some(users) = &users {
+        replace_users(&mut state, users)?;
+        // Members with other users are members of another cluster.
+        token = format!("{token} {:016x}", digest(&users.to_bytes()));
+    }
+    let new = header.founded_cluster(founding.initial_id(), &token);
     make(&founding, state, new)?;
     tell(&founding, new, &about)
 }
@@ -270,6 +286,19 @@ fn protocol(named: Option<&str>, data: &str) -> Result<&'static dyn AnyProtocol,
     }
 }
 
+/// Gives the data other users.
+fn replace_users(state: &mut Replicated, users: &FirstUsers) -> Result<(), Failure> {
+    let needed = Command::SetUsers { users: users.clone(), if_none: false }.level();
+    let level = state.level();
+    if needed > level {
+        return Err(Failure::wrong(format!(
+            "--users: a rule needs feature level {needed}, and the data have {level}: leave it out, and give it with \
+             ACL SETUSER when the level was raised"
+        )));
+    }
+    state.replace_users(users).map_err(|error| Failure::wrong(format!("--users: {error}")))
+}
+
 fn make(founding: &Founding, state: Replicated, cluster: u64) -> Result<(), Failure> {
     founding
         .found(state, cluster)
@@ -297,7 +326,8 @@ fn tell(founding: &Founding, cluster: u64, from: &str) -> Result<(), Failure> {
 }
 
 fn recover(args: Recover) -> Result<(), Failure> {
-    let Recover { data_dir, new_data_dir, initial_cluster, protocol: named, yes } = args;
+    let Recover { data_dir, new_data_dir, initial_cluster, protocol: named, users, yes } = args;
+    let users = users.as_deref().map(users::read).transpose()?;
     let members = parse_cluster(&initial_cluster).map_err(Failure::wrong)?;
     let [node] = *members.keys().copied().collect::<Vec<_>>() else {
         return Err(Failure::wrong(
@@ -324,8 +354,11 @@ fn recover(args: Recover) -> Result<(), Failure> {
     if !yes {
         confirm()?;
     }
-    let state = Replicated::load(&survivor.salvaged.state)
+    let mut state = Replicated::load(&survivor.salvaged.state)
         .map_err(|error| Failure::failed(format!("what the directory gives cannot be loaded: {error}")))?;
+    if let Some(users) = &users {
+        replace_users(&mut state, users)?;
+    }
     let cluster = getrandom::u64().map_err(|error| Failure::failed(format!("no random number: {error}")))?;
     make(&founding, state, cluster)?;
     tell(

@@ -454,6 +454,63 @@ fn a_survivor_of_a_lost_majority_goes_on_as_a_new_cluster() {
     }
 }
 
+/// Whose password nobody knows any more is no user of the new cluster.
+#[test]
+fn lost_passwords_are_replaced_when_a_cluster_is_restored_or_recovered() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let lost = file("lost", "user default off\nuser root on >forgotten ~* +@all\nuser ann on >a ~* +@all\n");
+    let new = file("new", "user default off\nuser root on >known ~* +@all\n");
+    let wrong = file("wrong", "user default off\nuser ann on +nothing\n");
+    let backup = small_backup(directory.path());
+    let value = Resp::Bulk(b"value".to_vec());
+    let is_there = |told: &Resp| *told == value;
+    let mut old = Cluster::prepare(2, "raft", &[]);
+    let words = |node: &Node, id: &str, users: &str| {
+        let data = node.data.display().to_string();
+        let words = ["restore", &backup, "--data-dir", &data, "--node-id", id, "--protocol", "raft"];
+        let more = ["--initial-cluster", old.members(), "--users", users];
+        words.iter().chain(&more).map(|word| (*word).to_owned()).collect::<Vec<_>>()
+    };
+    let run = |words: &[String]| quorate(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    let (code, _, said) = run(&words(&old.nodes[0], "1", &wrong));
+    assert!(code == Some(2) && said.contains("rule `+nothing`"), "{code:?} {said}");
+    assert!(!old.nodes[0].data.exists());
+    let id = |(code, output, said): (Option<i32>, String, String)| {
+        assert_eq!(code, Some(0), "{said}");
+        output.split("of the new cluster ").nth(1).map(|rest| rest[..16].to_owned()).unwrap()
+    };
+    let ids = ["1", "2"].map(|node| id(run(&words(&old.nodes[usize::from(node == "2")], node, &lost))));
+    assert_eq!(ids[0], ids[1]);
+    // Nobody is served who does not say who it is.
+    let key_for = |node: &Node, name: &str, password: &str| {
+        let mut connection = Connection::open(&node.resp).ok()?;
+        assert!(matches!(connection.call(&[b"GET", b"key"]), Ok(Resp::Error(_)) | Err(_)));
+        let told = connection.call(&[b"AUTH", name.as_bytes(), password.as_bytes()]).ok()?;
+        matches!(told, Resp::Simple(_)).then(|| connection.call(&[b"GET", b"key"]).ok())?
+    };
+    old.nodes.iter_mut().for_each(Node::start);
+    for node in &old.nodes {
+        assert_eq!(wait_for("ann to be served", || key_for(node, "ann", "a").filter(is_there)), value);
+        assert_eq!(key_for(node, "root", "known"), None);
+    }
+    old.nodes.iter_mut().for_each(Node::kill);
+    let mut found = Cluster::prepare(1, "raft", &[]);
+    let data = [&old.nodes[0].data, &found.nodes[0].data].map(|path| path.display().to_string());
+    let members = found.members().to_owned();
+    let words =
+        ["recover", "--data-dir", &data[0], "--new-data-dir", &data[1], "--initial-cluster", &members];
+    done(&[&words[..], &["--users", &new, "--yes"]].concat());
+    found.nodes[0].start();
+    let node = &found.nodes[0];
+    assert_eq!(wait_for("root to be served", || key_for(node, "root", "known").filter(is_there)), value);
+    assert_eq!([key_for(node, "root", "forgotten"), key_for(node, "ann", "a")], [None, None]);
+}
+
 #[test]
 fn what_is_exported_as_lines_is_imported_elsewhere_as_it_was() {
     let old = Cluster::start(3, "multipaxos");

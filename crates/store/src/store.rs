@@ -25,7 +25,7 @@ use crate::reply::{CommandError, Reply};
 use crate::settings;
 use crate::snapshot::Frozen;
 use crate::table::Table;
-use crate::users::Users;
+use crate::users::{UserRule, Users};
 
 /// The largest string, in bytes. The same at all replicas: whether a command is refused is part of its result. With
 /// [`REPLY_LIMIT`], below what one message between nodes may carry.
@@ -342,6 +342,15 @@ impl Store {
     /// Which commands may be executed.
     pub fn level(&self) -> FeatureLevel {
         self.level
+    }
+
+    /// Gives the data of a new cluster these users in place of those that they have.
+    ///
+    /// # Errors
+    ///
+    /// If a rule cannot be carried out, or the users would take too many bytes; nothing is changed then.
+    pub fn replace_users(&mut self, users: &[(Bytes, Vec<UserRule>)]) -> Result<(), CommandError> {
+        self.users.replace(users)
     }
 
     /// Who may ask for what.

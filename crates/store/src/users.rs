@@ -407,6 +407,14 @@ impl Users {
         Ok(true)
     }
 
+    /// These are the users now, whoever they were: as if nobody else had ever been named.
+    pub(crate) fn replace(&mut self, rules: &[(Bytes, Vec<UserRule>)]) -> Result<(), CommandError> {
+        let mut users = Users { changes: self.changes, users: Arc::default() };
+        users.set(rules, false)?;
+        *self = users;
+        Ok(())
+    }
+
     /// Removes users; how many there were. The default user stays.
     pub(crate) fn delete(&mut self, names: &[Bytes]) -> usize {
         let mut users = (*self.users).clone();
@@ -585,5 +593,8 @@ mod tests {
         assert_eq!(users.set(&first, false), Ok(true));
         let created: Vec<_> = users.iter().map(|(_, user)| user.created).collect();
         assert_eq!((created, users.changes()), (vec![3, 0], 3));
+        assert_eq!(users.replace(&refused), Err(CommandError::NoSuchPassword));
+        assert_eq!(users.replace(&[(name("z"), vec![rule("on")])]), Ok(()));
+        assert_eq!(users.iter().map(|(name, user)| (&name[..], user.created)).next(), Some((&b"z"[..], 4)));
     }
 }
