@@ -352,6 +352,7 @@ fn the_node_tells_its_state() {
     assert!(
         info.contains("redis_version:7.0.15\r\n")
             && info.contains("\r\nused_cpu_user:")
+            && info.contains("\r\n# Cluster\r\ncluster_enabled:0\r\n")
             && info.contains("\r\n\r\n# Replication\r\nrole:master")
     );
 }

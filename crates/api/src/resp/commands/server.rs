@@ -426,6 +426,8 @@ fn node_info(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
         ("Replication", "role:master\r\nconnected_slaves:0\r\n".to_owned()),
         ("CPU", cpu()),
         (COMMANDSTATS, call.shared.stats.info()),
+        // Clients of Redis Cluster look here for whether this is one.
+        ("Cluster", "cluster_enabled:0\r\n".to_owned()),
         ("Keyspace", keyspace(&status)),
         ("Quorate", quorate),
     ];
