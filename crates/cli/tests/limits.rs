@@ -50,6 +50,20 @@ fn larger_keys_and_values_than_by_default_are_refused_and_the_connection_goes_on
 }
 
 #[test]
+fn an_operator_closes_the_connections_of_others() {
+    let cluster = one(&["--durability", "os"]);
+    let mut connections = [(); 3].map(|()| Connection::open(&cluster.nodes[0].resp).unwrap());
+    let [operator, one, other] = &mut connections;
+    let Resp::Integer(id) = one.call(&[b"CLIENT", b"ID"]).unwrap() else { panic!("no number") };
+    assert_eq!(other.call(&[b"SET", b"k", b"v"]).unwrap(), ok());
+    let id = id.to_string();
+    assert_eq!(operator.call(&[b"CLIENT", b"KILL", b"ID", id.as_bytes()]).unwrap(), Resp::Integer(1));
+    assert!(one.call(&[b"PING"]).is_err());
+    assert_eq!(other.call(&[b"GET", b"k"]).unwrap(), Resp::Bulk(b"v".to_vec()));
+    assert_eq!(operator.call(&[b"CLIENT", b"KILL", b"ID", id.as_bytes()]).unwrap(), Resp::Integer(0));
+}
+
+#[test]
 fn the_limits_on_keys_and_values_are_what_flags_or_the_file_say() {
     let mut cluster = Cluster::prepare(1, "unreplicated", &[]);
     let config = cluster.nodes[0].data.with_extension("toml");

@@ -1,6 +1,6 @@
 //! How a client protocol plugs into a node's event loop. `api` implements it; the loop knows no protocol.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use bytes::{Bytes, BytesMut};
@@ -71,6 +71,11 @@ pub trait Frontend {
     /// What it counts, for operators.
     fn samples(&self) -> Vec<Sample> {
         Vec::new()
+    }
+
+    /// Connections that an operator has ended, by their numbers; asked in each turn of the loop.
+    fn take_ended(&mut self) -> BTreeSet<u64> {
+        BTreeSet::new()
     }
 
     /// What one client too many is told before its connection is closed.

@@ -42,7 +42,7 @@ mod shape;
 mod stats;
 mod watch;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
@@ -52,7 +52,7 @@ use bytes::{Bytes, BytesMut};
 use quorate_core::{Encoder, Outcome, Piece, Sample, Snapshot, Staleness, Wire};
 use quorate_node::frontend::{Described, Frontend, NodeView, SessionContext, Ticket};
 use quorate_node::{Exit, Node, NodeError};
-use quorate_store::Command;
+use quorate_store::{Command, DEFAULT_USER};
 use serde_json::json;
 
 use acl::Acl;
@@ -170,6 +170,8 @@ pub struct Resp {
     limits: Limits,
     clock: fn() -> Duration,
     clients: BTreeMap<u64, Client>,
+    /// Connections that CLIENT KILL has named and that are open still.
+    ended: BTreeSet<u64>,
     /// Bytes of long replies that are not complete.
     gathered: gather::Total,
     /// What was wrong with a client's input, until the node has logged it.
@@ -208,6 +210,12 @@ struct Client {
     opened: Duration,
 }
 
+impl Client {
+    fn user(&self) -> &[u8] {
+        if self.user.is_empty() { DEFAULT_USER } else { &self.user }
+    }
+}
+
 impl Resp {
     /// A frontend with these limits.
     pub fn new(limits: Limits) -> Resp {
@@ -221,6 +229,7 @@ impl Resp {
             limits,
             clock,
             clients: BTreeMap::new(),
+            ended: BTreeSet::new(),
             gathered: gather::Total::default(),
             complaint: None,
             draws: 0,
@@ -320,6 +329,10 @@ impl Frontend for Resp {
 
     fn samples(&self) -> Vec<Sample> {
         self.stats.samples()
+    }
+
+    fn take_ended(&mut self) -> BTreeSet<u64> {
+        std::mem::take(&mut self.ended)
     }
 
     fn refusal(&self) -> &'static [u8] {

@@ -22,7 +22,7 @@ use mio::Registry;
 use quorate_core::{Answered, Failure, Mark, Outcome, Request, RequestId, Sample, Time};
 use quorate_tls::Credentials;
 use slab::Slab;
-use tracing::warn;
+use tracing::{info, warn};
 
 use crate::acceptor::Acceptor;
 use crate::clock;
@@ -370,6 +370,7 @@ impl<F: Frontend> Clients<F> {
 
     /// Writes to every client that has something coming, and closes those that are done.
     pub(crate) fn flush(&mut self) {
+        self.close_ended();
         let mut to_write = std::mem::take(&mut self.to_write);
         for index in to_write.drain(..) {
             let Some(connection) = self.connections.get_mut(index) else { continue };
@@ -527,6 +528,19 @@ impl<F: Frontend> Clients<F> {
             connection.dirty = true;
             self.to_write.push(index);
         }
+    }
+
+    /// Closes what an operator has ended.
+    fn close_ended(&mut self) {
+        let ended = self.frontend.take_ended();
+        if ended.is_empty() {
+            return;
+        }
+        let is_ended =
+            |(_, connection): &(usize, &Connection<F::Session>)| ended.contains(&connection.number);
+        let found: Vec<_> = self.connections.iter().filter(is_ended).map(|(index, _)| index).collect();
+        info!(connections = found.len(), "closed connections of clients, as CLIENT KILL has asked");
+        found.into_iter().for_each(|index| self.close(index));
     }
 
     /// Logs that a client's input makes no sense, without letting it write what it likes or as often.

@@ -44,7 +44,7 @@ pub(crate) fn of(spec: &Spec) -> Vec<&'static str> {
     });
     categories.extend(has("readonly").then_some("read"));
     categories.extend(has("write").then_some("write"));
-    let is_admin = has("admin") || matches!(spec.name, "client|list" | "client|no-evict");
+    let is_admin = has("admin") || matches!(spec.name, "client|kill" | "client|list" | "client|no-evict");
     // A command with subcommands is none itself.
     if is_admin && spec.subcommands.is_empty() {
         categories.push("admin");

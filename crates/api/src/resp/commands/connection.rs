@@ -5,6 +5,8 @@ use super::super::{Client, ReadMode};
 use super::acl::authenticate;
 use super::*;
 use quorate_store::DEFAULT_USER;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
 
 const CLIENT: &[&str] = &["noscript", "loading", "stale"];
 
@@ -21,6 +23,7 @@ pub(super) const SPECS: &[Spec] = &[
             command("client|getname", 2, CLIENT, NO_KEY, "Returns this connection's name.", get_name),
             command("client|id", 2, CLIENT, NO_KEY, "Returns this connection's number.", id),
             command("client|info", 2, CLIENT, NO_KEY, "Returns what is known of this connection.", info),
+            command("client|kill", -3, CLIENT, NO_KEY, "Closes connections.", kill),
             command("client|list", -2, CLIENT, NO_KEY, "Returns what is known of all connections.", list),
             command("client|no-evict", 3, CLIENT, NO_KEY, "Accepted: nothing is evicted.", switch),
             command("client|no-touch", 3, CLIENT, NO_KEY, "Accepted: nothing is ordered by use.", switch),
@@ -281,15 +284,9 @@ fn list(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let text: String = if args.len() == 2 {
         clients.iter().map(|(id, client)| line(*id, client, now)).collect()
     } else if args.len() == 4 && is(args.get(2), "TYPE") {
-        let kind = args.get(3);
-        match ["normal", "pubsub", "master", "replica", "slave"].iter().position(|known| is(kind, known)) {
-            Some(0) => clients.iter().map(|(id, client)| line(*id, client, now)).collect(),
-            Some(_) => String::new(),
-            None => {
-                return Err(Fault(
-                    [b"ERR Unknown client type '", shown(kind, usize::MAX), b"'"].concat().into(),
-                ));
-            }
+        match is_normal(args.get(3))? {
+            true => clients.iter().map(|(id, client)| line(*id, client, now)).collect(),
+            false => String::new(),
         }
     } else if args.len() > 3 && is(args.get(2), "ID") {
         let ids = args.from(3).map(|word| integer(word).ok_or("ERR Invalid client ID"));
@@ -303,6 +300,58 @@ fn list(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     Ok(Step::Answered)
 }
 
+/// Whether clients of a type are those that there are.
+fn is_normal(kind: &[u8]) -> Result<bool, Fault> {
+    let found = ["normal", "pubsub", "master", "replica", "slave"].iter().position(|known| is(kind, known));
+    found
+        .map(|index| index == 0)
+        .ok_or_else(|| Fault([b"ERR Unknown client type '", shown(kind, usize::MAX), b"'"].concat().into()))
+}
+
+fn kill(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    let own = call.state.connection;
+    let mut victims: BTreeSet<u64> = call.shared.clients.keys().copied().collect();
+    // With an address alone, as in old versions, it may be the own connection.
+    let mut spares_own = args.len() > 3;
+    let filters = match args.len() {
+        3 => vec![(&b"ADDR"[..], args.get(2))],
+        words if words % 2 == 1 => return Err(SYNTAX.into()),
+        words => (2..words).step_by(2).map(|index| (args.get(index), args.get(index + 1))).collect(),
+    };
+    let clients = &call.shared.clients;
+    for (filter, wanted) in filters {
+        if is(filter, "ID") {
+            let id = integer(wanted).filter(|id| *id > 0);
+            let id = id.ok_or("ERR client-id should be greater than 0")? as u64;
+            victims.retain(|known| *known == id);
+        } else if is(filter, "ADDR") {
+            let is_from = |from: SocketAddr| from.to_string().as_bytes() == wanted;
+            victims.retain(|id| clients.get(id).and_then(|client| client.from).is_some_and(is_from));
+        } else if is(filter, "USER") {
+            if call.shared.acl.user(wanted).is_none() {
+                return Err(Fault([b"ERR No such user '", shown(wanted, 128), b"'"].concat().into()));
+            }
+            victims.retain(|id| clients.get(id).is_some_and(|client| client.user() == wanted));
+        } else if is(filter, "TYPE") {
+            if !is_normal(wanted)? {
+                victims.clear();
+            }
+        } else if is(filter, "SKIPME") && (is(wanted, "yes") || is(wanted, "no")) {
+            spares_own = is(wanted, "yes");
+        } else {
+            return Err(SYNTAX.into());
+        }
+    }
+    let ends_own = victims.remove(&own) && !spares_own;
+    match (args.len(), victims.len() + usize::from(ends_own)) {
+        (3, 0) => return Err("ERR No such client".into()),
+        (3, _) => call.reply.ok(),
+        (_, count) => call.reply.integer(count as i64),
+    }
+    call.shared.ended.extend(victims);
+    Ok(if ends_own { Step::Close } else { Step::Answered })
+}
+
 pub(super) fn line(id: u64, client: &Client, now: std::time::Duration) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     format!(
@@ -310,7 +359,7 @@ pub(super) fn line(id: u64, client: &Client, now: std::time::Duration) -> String
         client.from.map_or_else(|| "?".to_owned(), |from| from.to_string()),
         text(&client.name),
         now.saturating_sub(client.opened).as_secs(),
-        if client.user.is_empty() { "default".to_owned() } else { text(&client.user) },
+        text(client.user()),
         text(&client.library),
         text(&client.library_version),
         if client.resp3 { 3 } else { 2 },
