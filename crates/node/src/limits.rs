@@ -31,7 +31,8 @@ pub struct Limits {
     pub peer_output: usize,
     /// Incoming connections of standalone proxies.
     pub proxies: usize,
-    /// Incoming connections that have not said who they are.
+    /// Incoming connections that have not said who they are; with as many, one that has taken long gives way to the
+    /// next.
     pub strangers: usize,
     /// Records handed to the log that are not durable yet, from which on no input is read.
     pub unsynced: usize,
@@ -44,6 +45,8 @@ pub struct Limits {
     pub disk_reserve: Option<u64>,
     /// From connecting to the end of the handshake, between processes and of TLS.
     pub handshake: Duration,
+    /// From connecting until a connection whose handshake is not over gives way to another, where there are too many.
+    pub gives_way: Duration,
     /// Between attempts to connect to a member: the first wait doubles up to the longest.
     pub redial: Range<Duration>,
     /// Until the next attempt after a refusal: somebody has to change something first.
@@ -77,6 +80,7 @@ impl Default for Limits {
             handshakes: 256,
             disk_reserve: None,
             handshake: Duration::from_secs(5),
+            gives_way: Duration::from_secs(1),
             redial: Duration::from_millis(50)..Duration::from_secs(1),
             redial_refused: Duration::from_secs(2),
             silence: Duration::from_secs(5),

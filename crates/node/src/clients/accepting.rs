@@ -24,9 +24,6 @@ use crate::transport::socket::tune;
 /// While too many handshakes are not over.
 const HANDSHAKES_AGAIN: Duration = Duration::from_millis(10);
 
-/// A handshake that has taken so long gives way to others where there are too many.
-const HANDSHAKE_GIVES_WAY: Duration = Duration::from_secs(1);
-
 /// Where clients come in.
 pub(crate) struct Door {
     pub(crate) listener: TcpListener,
@@ -134,7 +131,7 @@ impl<F: Frontend> Clients<F> {
         self.handshakes.begun.retain(|(_, index, number)| is_shaking_hands(connections, *index, *number));
         match self.handshakes.begun.front() {
             Some(_) if self.handshakes.begun.len() < limit => true,
-            Some(&(began, index, _)) if self.now.since(began) >= HANDSHAKE_GIVES_WAY => {
+            Some(&(began, index, _)) if self.now.since(began) >= self.limits.gives_way => {
                 self.handshakes.begun.pop_front();
                 self.turn_away(
                     index,

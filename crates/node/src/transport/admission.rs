@@ -21,6 +21,25 @@ use super::{Token, Transport};
 use crate::guard::other_reach;
 
 impl Transport {
+    /// Whether one more connection may come that has not said who it is. Where there are too many, one that has taken
+    /// long is closed, so that whoever opens connections and is silent on them keeps no member out.
+    pub(super) fn has_room_for_stranger(&mut self, now: Time) -> bool {
+        let limit = self.limits.strangers;
+        if self.strangers < limit {
+            return true;
+        }
+        let silent = |inbound: &Inbound| match inbound.stage {
+            Stage::Stranger { until } | Stage::Leaving { until } => Some(until),
+            Stage::Claimant { .. } | Stage::Learning { .. } | Stage::Known { .. } => None,
+        };
+        let first = self.inbound.iter().filter_map(|(index, inbound)| Some((silent(inbound)?, index))).min();
+        let has_taken_long =
+            |&(until, _): &(Time, usize)| now + self.limits.handshake >= until + self.limits.gives_way;
+        let Some((_, index)) = first.filter(has_taken_long) else { return false };
+        self.over(index, Some(format!("it and {limit} others have not said who they are")), now);
+        true
+    }
+
     /// A process has said who it is.
     pub(super) fn on_hello(&mut self, index: usize, hello: Hello, now: Time) {
         if let Some(reason) = self.objection(index, &hello) {

@@ -514,13 +514,14 @@ impl Transport {
     }
 
     fn accept(&mut self, now: Time) {
-        let Some(acceptor) = self.acceptor.as_mut().filter(|acceptor| acceptor.is_due(now)) else { return };
         for _ in 0..ACCEPTS_PER_TURN {
-            let Some((mut stream, address)) = acceptor.accept(now, &mut self.log_rate) else { return };
-            if self.strangers >= self.limits.strangers {
+            let acceptor = self.acceptor.as_mut().filter(|acceptor| acceptor.is_due(now));
+            let accepted = acceptor.and_then(|acceptor| acceptor.accept(now, &mut self.log_rate));
+            let Some((mut stream, address)) = accepted else { return };
+            if !self.has_room_for_stranger(now) {
                 if let Some(unsaid) = self.log_rate.ask("strangers", now) {
                     let limit = self.limits.strangers;
-                    warn!(%address, unsaid, "closed a connection: {limit} others have not said who they are");
+                    warn!(%address, unsaid, "closed a connection: {limit} others have just come as well");
                 }
                 continue;
             }

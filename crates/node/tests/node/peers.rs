@@ -276,7 +276,7 @@ fn a_connection_that_says_nothing_is_given_up_and_they_are_limited() {
     welcome(&node, &hello(id(2), 1, &members, 5));
 
     let (node, _listener, members) =
-        node_beside(Limits { strangers: 2, handshake: HOUR, ..Limits::default() });
+        node_beside(Limits { strangers: 2, handshake: HOUR, gives_way: HOUR, ..Limits::default() });
     let (one, two) = (Peer::to(node.peer), Peer::to(node.peer));
     Peer::to(node.peer).expect_end();
     one.expect_nothing();
@@ -290,6 +290,17 @@ fn a_connection_that_says_nothing_is_given_up_and_they_are_limited() {
             end => Err(format!("{end:?}")),
         }
     });
+}
+
+#[test]
+fn who_says_nothing_keeps_no_member_out() {
+    let limits = Limits { strangers: 2, handshake: HOUR, gives_way: Duration::ZERO, ..Limits::default() };
+    let (node, _listener, members) = node_beside(limits);
+    let (one, two) = (Peer::to(node.peer), Peer::to(node.peer));
+    let member = welcome(&node, &hello(id(2), 1, &members, 5));
+    one.expect_end();
+    two.expect_nothing();
+    member.expect_nothing();
 }
 
 #[test]
