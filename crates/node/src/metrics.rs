@@ -162,9 +162,9 @@ metrics! {
     stderr_lines_dropped_total: Counter, "Log lines dropped: nobody read standard error, or writing to it failed.";
     spans_exported_total: Counter, "Requests whose spans a collector has taken.";
     spans_dropped_total: Counter, "Requests whose spans are lost: the queue was full, or the collector took none.";
-    loop_stall_seconds: Gauge<Duration>, "Longest turn of the event loop in the last minute.";
-    loop_stall_max_seconds: Gauge<Duration>, "Longest turn of the event loop since the start.";
-    loop_stalls_total: Counter, "Turns of the event loop that took 250 ms or longer.";
+    loop_stall_seconds: Gauge<Duration>, "Longest time in the last minute for which the loop read and sent nothing.";
+    loop_stall_max_seconds: Gauge<Duration>, "Longest time since the start for which the loop read and sent nothing.";
+    loop_stalls_total: Counter, "Times for which it read and sent nothing for 250 ms or longer.";
 }
 
 trait Metric {

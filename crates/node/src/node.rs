@@ -409,7 +409,7 @@ impl<F: Frontend> Loop<F> {
     fn serve(&mut self) -> Result<Exit, NodeError> {
         self.begin_levels(clock::now())?;
         let mut events = Events::with_capacity(1024);
-        let mut at_rest = false;
+        let (mut at_rest, mut ended) = (false, clock::now());
         loop {
             let timeout = self.timeout(at_rest);
             match self.poll.poll(&mut events, timeout) {
@@ -417,14 +417,15 @@ impl<F: Frontend> Loop<F> {
                 Err(source) if source.kind() == ErrorKind::Interrupted => {}
                 Err(source) => return Err(NodeError::System { what: "to wait for events", source }),
             }
-            let began = clock::now();
+            let began = Stalls::began(ended, timeout, clock::now());
             self.metrics.turns_total.one();
             for event in &events {
                 self.on_event(event);
             }
             self.begin_drain_if_asked();
             at_rest = self.turn()?;
-            self.stalls.note(began, clock::now());
+            ended = clock::now();
+            self.stalls.note(began, ended);
             if let Some(exit) = self.exit(at_rest) {
                 return Ok(exit);
             }

@@ -1,6 +1,7 @@
 //! How long the event loop was away from its sockets: the time from the end of its wait for events to the end of the
-//! turn that follows. Meanwhile no heartbeat leaves and no message is read, so a stall of an election timeout deposes a
-//! leader. The longest of the last minute is for alarms, the longest since the start for whoever looks later.
+//! turn that follows. A wait that ends later than it was to end has been a stall from then on: the process was stopped,
+//! or got no processor. Meanwhile no heartbeat leaves and no message is read, so a stall of an election timeout deposes
+//! a leader. The longest of the last minute is for alarms, the longest since the start for whoever looks later.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -39,7 +40,12 @@ impl Stalls {
         }
     }
 
-    /// A turn has taken from `began` to `now`.
+    /// Since when the loop is away that has just waited for events, from `since` on, and no longer than that.
+    pub(crate) fn began(since: Time, timeout: Option<Duration>, now: Time) -> Time {
+        timeout.map_or(now, |timeout| now.min(since + timeout))
+    }
+
+    /// The loop was away from `began` to `now`.
     pub(crate) fn note(&mut self, began: Time, now: Time) {
         let took = now.since(began);
         while self.until <= now {
@@ -60,10 +66,7 @@ impl Stalls {
             metrics.loop_stalls_total.one();
             if let Some(unsaid) = self.log_rate.ask("stall", now) {
                 let stalled_ms = took.as_millis() as u64;
-                warn!(
-                    stalled_ms,
-                    unsaid, "the event loop was busy for {stalled_ms} ms without reading or sending"
-                );
+                warn!(stalled_ms, unsaid, "the event loop has read and sent nothing for {stalled_ms} ms");
             }
         }
     }
@@ -72,6 +75,16 @@ impl Stalls {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wait_that_ends_too_late_is_a_stall_from_its_end_on() {
+        let at = |millis| Time::ZERO + Duration::from_millis(millis);
+        let wait = Some(Duration::from_millis(100));
+        assert_eq!(Stalls::began(at(1_000), wait, at(1_040)), at(1_040), "something came");
+        assert_eq!(Stalls::began(at(1_000), wait, at(4_000)), at(1_100), "it was stopped meanwhile");
+        assert_eq!(Stalls::began(at(1_000), Some(Duration::ZERO), at(4_000)), at(1_000));
+        assert_eq!(Stalls::began(at(1_000), None, at(4_000)), at(4_000), "nothing was due");
+    }
 
     #[test]
     fn the_longest_turn_is_shown_for_a_minute_and_since_the_start_for_ever() {
