@@ -103,7 +103,7 @@ fn certificates_are_replaced_under_load_without_a_failed_request() {
         ours.node(id, 2);
         assert_eq!(presented(), old);
         node.signal(Signal::HUP);
-        node.wait_for_line(&["connections are made with the certificates as they are now"]);
+        node.wait_for_line(&["connections are made with the certificates as they are now", "hours=4"]);
         assert_ne!(presented(), old);
         clients.progress(100);
     }

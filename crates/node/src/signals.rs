@@ -9,6 +9,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 use tracing::{error, info};
 
+use crate::clock;
 use crate::config::Reread;
 use crate::node::Stopper;
 
@@ -51,6 +52,7 @@ fn read_again(files: &Reread) {
         match tls.reload() {
             Ok(()) => info!(
                 certificate = %tls.certificate().display(),
+                hours = tls.not_after().map(clock::hours_until),
                 "connections are made with the certificates as they are now"
             ),
             Err(why) => error!("connections are made with the certificates as they were: {why}"),

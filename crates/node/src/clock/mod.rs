@@ -49,6 +49,11 @@ pub(crate) fn wall() -> Wall {
     Wall::from_millis(real() / 1_000_000)
 }
 
+/// Whole hours from now on to a time in seconds since 1970; 0 if it is over.
+pub(crate) fn hours_until(seconds: u64) -> u64 {
+    seconds.saturating_sub(wall().millis() / 1000) / 3600
+}
+
 fn real() -> u64 {
     nanos(clock_gettime(ClockId::Realtime))
 }

@@ -167,11 +167,11 @@ impl<F: Frontend> Loop<F> {
     fn look_at_certificate(&mut self, now: Time) {
         let Some(expiry) = self.tls.as_ref().and_then(Credentials::not_after) else { return };
         self.metrics.tls_certificate_expiry_timestamp_seconds.set(Duration::from_secs(expiry));
-        let left = expiry.saturating_sub(clock::wall().millis() / 1000);
-        if left < EXPIRES_SOON.as_secs() && self.certificate_warning <= now {
+        let hours = clock::hours_until(expiry);
+        if hours < EXPIRES_SOON.as_secs() / 3600 && self.certificate_warning <= now {
             self.certificate_warning = now + WARN_AGAIN;
             warn!(
-                hours = left / 3600,
+                hours,
                 "this node's certificate expires soon, or has: issue another one, put it in its place, and send SIGHUP"
             );
         }
