@@ -208,10 +208,19 @@ fn next_piece(client: &mut Client) -> Result<Option<bytes::Bytes>, Failure> {
         Ok(Value::Bytes(piece)) => Ok(Some(piece)),
         Ok(Value::Nil) => Ok(None),
         Ok(other) => Err(Failure::failed(format!("{} answered with {other:?}", client.endpoint()))),
-        Err(error) => {
-            Err(Failure::unreachable(format!("the backup broke off, and nothing was written: {error}")))
-        }
+        Err(error) => Err(broke_off(error)),
     }
+}
+
+/// Why there are no more pieces. What a client may not know of a write is no concern of a backup.
+fn broke_off(error: quorate_client::Error) -> Failure {
+    let why = match error {
+        quorate_client::Error::Unknown { endpoint, source } => {
+            format!("the connection to {endpoint} broke ({source}); begin again")
+        }
+        error => error.to_string(),
+    };
+    Failure::unreachable(format!("the backup broke off, and nothing was written: {why}"))
 }
 
 fn restore(args: Restore) -> Result<(), Failure> {
@@ -456,7 +465,19 @@ fn shown(
 
 #[cfg(test)]
 mod tests {
-    use super::date_and_time;
+    use std::io::{Error, ErrorKind};
+
+    use super::{broke_off, date_and_time};
+
+    #[test]
+    fn a_backup_that_breaks_off_tells_of_no_write() {
+        let source = Error::from(ErrorKind::ConnectionReset);
+        let lost = quorate_client::Error::Unknown { endpoint: "10.0.0.2:7101".to_owned(), source };
+        let said = broke_off(lost);
+        assert_eq!(said.code, 3);
+        assert!(!said.message.contains("the write"), "{}", said.message);
+        assert!(said.message.contains("10.0.0.2:7101 broke (connection reset)"), "{}", said.message);
+    }
 
     #[test]
     fn times_are_dates_for_people() {
