@@ -235,6 +235,44 @@ fn info_has_the_fields_that_the_document_lists_and_counts() {
     assert!(grown("total_net_input_bytes") > 0 && grown("total_net_output_bytes") > 0);
 }
 
+/// Whether an alert fires where these series stay as they are for ten minutes; `None` without `promtool`.
+fn fires(alert: &str, series: &[(String, u8)]) -> Option<bool> {
+    let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/monitoring/alerts.yml");
+    let line = |(series, value): &(String, u8)| format!("  - series: '{series}'\n    values: '{value}x40'\n");
+    let given: String = series.iter().map(line).collect();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let holds = |samples: &str| {
+        let firing = format!("count(ALERTS{{alertname=\"{alert}\",alertstate=\"firing\"}})");
+        let test = format!(
+            "rule_files: ['{rules}']\ntests:\n- interval: 15s\n  input_series:\n{given}  promql_expr_test:\n  - expr: \
+             {firing}\n    eval_time: 10m\n    exp_samples: {samples}\n"
+        );
+        std::fs::write(file.path(), test).unwrap();
+        let tested = Command::new("promtool").args(["test", "rules"]).arg(file.path()).output().ok()?;
+        Some(tested.status.success())
+    };
+    let (once, never) = (holds("[{labels: '{}', value: 1}]")?, holds("[]")?);
+    assert_ne!(once, never, "{alert} fires several times, or promtool did not read the test");
+    Some(once)
+}
+
+#[test]
+fn that_nobody_leads_is_news_where_somebody_should() {
+    for (protocol, leader, is_news) in [
+        ("raft", 0, true),
+        ("raft", 2, false),
+        ("epaxos", 0, false),
+        ("epaxos in 2 groups split at h", 0, false),
+        ("raft in 2 groups split at h", 0, true),
+    ] {
+        let info = (format!("quorate_info{{job=\"quorate\",protocol=\"{protocol}\"}}"), 1);
+        let leader = ("quorate_leader{job=\"quorate\"}".to_owned(), leader);
+        if let Some(fires) = fires("QuorateNoLeader", &[info, leader]) {
+            assert_eq!(fires, is_news, "{protocol}");
+        }
+    }
+}
+
 #[test]
 fn the_lint_notices_what_promtool_would() {
     let fine = "# HELP a_total Words.\n# TYPE a_total counter\na_total 1\n";
