@@ -1,11 +1,12 @@
 //! What a cluster does for its clients, as `quorate status` says in its first line: whether linearizable reads are
-//! answered, and whether writes are refused.
+//! answered, and whether writes are refused, or wait for more members than are there.
 
 use std::collections::BTreeMap;
 use std::thread;
 
 use quorate_client::Error;
 use quorate_node::monitor::WARNING_DISK;
+use quorate_protocols::registry;
 
 use crate::client::{TIMEOUT, Target};
 use crate::failure::Failure;
@@ -16,6 +17,8 @@ pub struct Service {
     pub reads: Reads,
     /// Why writes that add data are refused though reads are answered; of several groups, each reason names its own.
     pub refused: Vec<String>,
+    /// Why no write is answered though reads are; likewise.
+    pub unwritten: Vec<String>,
     /// What nobody leads that somebody must lead, as far as the nodes tell.
     pub unled: Vec<String>,
 }
@@ -34,7 +37,7 @@ impl Service {
     /// Asks these endpoints for these keys; nothing is written.
     pub fn find(target: &Target, endpoints: &[&String], keys: &[&str], nodes: &[&NodeStatus]) -> Service {
         let reads = reads(target, endpoints, keys);
-        Service { reads, refused: refused_writes(nodes), unled: unled(nodes) }
+        Service { reads, refused: refused_writes(nodes), unwritten: unwritten(nodes), unled: unled(nodes) }
     }
 
     /// Whether it serves reads, if that is known.
@@ -58,19 +61,22 @@ impl Service {
     pub fn headline(&self) -> &'static str {
         match &self.reads {
             Reads::NotServed(_) => "the cluster does not serve reads and writes",
+            Reads::Served if !self.unwritten.is_empty() => "the cluster serves reads and no writes",
             Reads::Served if self.refused.is_empty() => "the cluster serves reads and writes",
             Reads::Served => "the cluster serves reads and refuses writes that add data",
+            Reads::Unchecked(_) if !self.unwritten.is_empty() => "the cluster serves no writes",
             Reads::Unchecked(_) if !self.refused.is_empty() => "the cluster refuses writes that add data",
             Reads::Unchecked(_) => "whether the cluster serves reads and writes is not known",
         }
     }
 
-    /// How the command ends. Whoever may not read is told of what the nodes say themselves: that they refuse writes, or
-    /// that nobody leads.
+    /// How the command ends. Whoever may not read is told of what the nodes say themselves: that they refuse writes, are
+    /// too few for them, or that nobody leads.
     pub fn result(&self) -> Result<(), Failure> {
         let failed = |why: &str| Err(Failure::failed(format!("{}: {why}", self.headline())));
         match &self.reads {
             Reads::NotServed(why) => failed(why),
+            _ if !self.unwritten.is_empty() => failed(&self.unwritten.join("; ")),
             _ if !self.refused.is_empty() => failed(&self.refused.join("; ")),
             Reads::Unchecked(_) if !self.unled.is_empty() => failed(&self.unled.join("; ")),
             Reads::Served | Reads::Unchecked(_) => Ok(()),
@@ -131,14 +137,13 @@ const LEADERLESS: [&str; 2] = ["epaxos", "unreplicated"];
 /// head of the chain.
 const REFUSE_ELSEWHERE: [&str; 3] = ["chain", "craq", "hermes"];
 
-/// Why writes that add data are refused, as far as these nodes tell.
-fn refused_writes(nodes: &[&NodeStatus]) -> Vec<String> {
-    // Proxies and nodes that are not in the group yet have nothing to do with it.
-    let nodes: Vec<_> = nodes.iter().copied().filter(|node| node.takes_part()).collect();
-    // The protocol of each group, and the nodes that lead it as they say themselves; group 0 is all of a cluster that
-    // has no groups.
-    let mut groups: BTreeMap<u64, (&str, Vec<&NodeStatus>)> = BTreeMap::new();
-    for node in &nodes {
+/// The protocol of each group, and the nodes that lead it as they say themselves; group 0 is all of a cluster that has no
+/// groups.
+type Leaders<'a> = BTreeMap<u64, (&'a str, Vec<&'a NodeStatus>)>;
+
+fn leaders<'a>(nodes: &[&'a NodeStatus]) -> Leaders<'a> {
+    let mut groups = Leaders::new();
+    for node in nodes {
         let mut add = |group: u64, protocol, leader: Option<u64>| {
             let leads = leader.is_some_and(|leader| leader.to_string() == node.node);
             let (_, leaders) = groups.entry(group).or_insert((protocol, Vec::new()));
@@ -149,6 +154,36 @@ fn refused_writes(nodes: &[&NodeStatus]) -> Vec<String> {
             false => node.groups.iter().for_each(|group| add(group.group, &group.protocol, group.leader)),
         }
     }
+    groups
+}
+
+/// A reason, with the group that it is about.
+fn of_group(group: u64, why: String) -> String {
+    if group == 0 { why } else { format!("group {group}: {why}") }
+}
+
+/// Why no write is answered: in protocols where that takes more than a majority, whoever leads reaches too few.
+fn unwritten(nodes: &[&NodeStatus]) -> Vec<String> {
+    let short = |(group, (protocol, leaders)): (u64, (&str, Vec<&NodeStatus>))| {
+        let quorum = registry::find(protocol).ok()?.capabilities.quorum;
+        let short = |leader: &&NodeStatus| {
+            let (reached, all) = leader.reach();
+            let needed = quorum(all);
+            (needed > all / 2 + 1 && reached < needed).then(|| {
+                let leader = &leader.node;
+                format!("node {leader}, which leads, reaches {reached} of {all} members, and {protocol} writes to {needed}")
+            })
+        };
+        let reasons: Option<Vec<_>> = leaders.iter().map(short).collect();
+        Some(of_group(group, reasons?.into_iter().next()?))
+    };
+    leaders(nodes).into_iter().filter_map(short).collect()
+}
+
+/// Why writes that add data are refused, as far as these nodes tell.
+fn refused_writes(nodes: &[&NodeStatus]) -> Vec<String> {
+    // Proxies and nodes that are not in the group yet have nothing to do with it.
+    let nodes: Vec<_> = nodes.iter().copied().filter(|node| node.takes_part()).collect();
     let is_full = |node: &&NodeStatus| node.fact(WARNING_DISK).is_some();
     let disk = |(group, (protocol, leaders)): (u64, (&str, Vec<&NodeStatus>))| {
         let why = match protocol {
@@ -163,9 +198,9 @@ fn refused_writes(nodes: &[&NodeStatus]) -> Vec<String> {
                 .find(is_full)
                 .map(|leader| format!("the disk of node {}, which leads, is nearly full", leader.node)),
         }?;
-        Some(if group == 0 { why } else { format!("group {group}: {why}") })
+        Some(of_group(group, why))
     };
-    let mut reasons: Vec<_> = groups.into_iter().filter_map(disk).collect();
+    let mut reasons: Vec<_> = leaders(&nodes).into_iter().filter_map(disk).collect();
     // The others may not have executed the command that has set the limit, or what has filled the data.
     let newest = nodes.iter().max_by_key(|node| node.applied);
     reasons.extend(newest.and_then(|node| {
@@ -248,7 +283,7 @@ mod tests {
         let of = |reads: Reads, refused: &[&str], unled: &[&str]| {
             let [refused, unled] =
                 [refused, unled].map(|why| why.iter().map(|why| (*why).to_owned()).collect());
-            let service = Service { reads, refused, unled };
+            let service = Service { reads, refused, unwritten: Vec::new(), unled };
             (service.headline(), service.result().map_err(|failure| (failure.code, failure.message)))
         };
         let served = "the cluster serves reads and writes";
@@ -266,6 +301,41 @@ mod tests {
         assert_eq!(of(unchecked(), &[], &["nobody leads"]), (unknown, why));
         let refuses = "the cluster refuses writes that add data";
         assert_eq!(of(unchecked(), &["full"], &[]), (refuses, Err((1, format!("{refuses}: full")))));
+    }
+
+    #[test]
+    fn no_write_is_served_where_who_leads_reaches_too_few_for_one() {
+        let five = |protocol: &str, reached: usize, groups: Value| {
+            let mut leader = serde_json::to_value(node(2, Some(2), protocol, false, groups)).unwrap();
+            let contact = |(id, is_up): (u64, bool)| {
+                let silent = (!is_up).then(|| json!({ "ms": 9000, "why": "refused" }));
+                json!({ "node": id, "site": "", "round_trip_ms": null, "unreachable": silent })
+            };
+            let others = [1, 3, 4, 5].into_iter().zip((1..).map(|nth| nth < reached));
+            leader["contacts"] = others.map(contact).collect();
+            let leader: NodeStatus = serde_json::from_value(leader).unwrap();
+            unwritten(&[&leader, &node(4, Some(2), protocol, false, json!([]))])
+        };
+        assert_eq!(five("rspaxos", 4, json!([])), [""; 0]);
+        let short = "node 2, which leads, reaches 3 of 5 members, and rspaxos writes to 4";
+        assert_eq!(five("rspaxos", 3, json!([])), [short]);
+        assert_eq!(five("raft", 2, json!([])), [""; 0], "neither are reads served then");
+        let group = json!({
+            "group": 2, "from": "", "to": null, "protocol": "rspaxos", "role": "leader", "leader": 2, "ballot": "",
+            "committed": 1, "applied": 1, "lease": true, "reads": "",
+        });
+        assert_eq!(five("raft, rspaxos", 3, json!([group])), [format!("group 2: {short}")]);
+
+        let unwritten = vec!["too few".to_owned()];
+        let service =
+            |reads| Service { reads, refused: Vec::new(), unwritten: unwritten.clone(), unled: Vec::new() };
+        let ends = |reads| service(reads).result().map_err(|failure| (failure.code, failure.message));
+        assert_eq!(
+            ends(Reads::Served),
+            Err((1, "the cluster serves reads and no writes: too few".to_owned()))
+        );
+        let unchecked = Reads::Unchecked("NOPERM".to_owned());
+        assert_eq!(ends(unchecked), Err((1, "the cluster serves no writes: too few".to_owned())));
     }
 
     #[test]

@@ -121,6 +121,12 @@ pub struct GroupStatus {
 }
 
 impl NodeStatus {
+    /// How many members it reaches, itself among them, and how many there are.
+    pub fn reach(&self) -> (usize, usize) {
+        let silent = self.contacts.iter().filter(|contact| contact.unreachable.is_some()).count();
+        (self.contacts.len() + 1 - silent, self.contacts.len() + 1)
+    }
+
     /// Its number, and its site if it has one.
     fn name(&self) -> String {
         match self.fact("site") {
@@ -511,7 +517,11 @@ hermes,raft 1/2 1/2: feature level 1
         ];
         let answers: Vec<_> = none.iter().map(|(endpoint, none)| (endpoint, Err(none.clone()))).collect();
         let reads = Reads::Unchecked("NOAUTH".to_owned());
-        let lines = verdict(&answers, &[], &Service { reads, refused: Vec::new(), unled: Vec::new() });
+        let lines = verdict(
+            &answers,
+            &[],
+            &Service { reads, refused: Vec::new(), unwritten: Vec::new(), unled: Vec::new() },
+        );
         let expected = [
             "whether the cluster serves reads and writes is not known: 1 of 2 nodes answer, and 1 of them do not tell \
              this user their status",
@@ -539,7 +549,12 @@ hermes,raft 1/2 1/2: feature level 1
         let lines = |nodes: [&NodeStatus; 2]| {
             let answers =
                 endpoints.iter().map(|endpoint| (endpoint, Err(NoStatus::Silent("it hangs".to_owned()))));
-            let service = Service { reads: Reads::Served, refused: Vec::new(), unled: Vec::new() };
+            let service = Service {
+                reads: Reads::Served,
+                refused: Vec::new(),
+                unwritten: Vec::new(),
+                unled: Vec::new(),
+            };
             verdict(&answers.collect::<Vec<_>>(), &nodes, &service)
         };
         let mixed = lines([&nodes[0], &nodes[1]]);
