@@ -7,6 +7,7 @@
 //! silent for long enough.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use bytes::Bytes;
 use quorate_blocks::admission::Verdict;
@@ -20,22 +21,47 @@ use super::link::Link;
 use super::{Token, Transport};
 use crate::guard::other_reach;
 
+/// Which of these connections gives way to one from this address, by their addresses and until when they may be silent:
+/// the first of the address that has most of them, unless the new one would be as many; else the first of all, if that
+/// one has taken long.
+fn gives_way(
+    silent: impl Iterator<Item = (IpAddr, Time, usize)>,
+    address: IpAddr,
+    has_taken_long: impl Fn(Time) -> bool,
+) -> Option<usize> {
+    let mut of_addresses: BTreeMap<IpAddr, (usize, (Time, usize))> = BTreeMap::new();
+    for (address, until, index) in silent {
+        let (count, first) = of_addresses.entry(address).or_insert((0, (until, index)));
+        *count += 1;
+        *first = (*first).min((until, index));
+    }
+    let own = of_addresses.get(&address).map_or(0, |(count, _)| *count);
+    let (most, first_of_most) = of_addresses.values().copied().max()?;
+    if own + 1 < most {
+        return Some(first_of_most.1);
+    }
+    let (until, index) = of_addresses.values().map(|(_, first)| *first).min()?;
+    has_taken_long(until).then_some(index)
+}
+
 impl Transport {
-    /// Whether one more connection may come that has not said who it is. Where there are too many, one that has taken
-    /// long is closed, so that whoever opens connections and is silent on them keeps no member out.
-    pub(super) fn has_room_for_stranger(&mut self, now: Time) -> bool {
+    /// Whether one more connection may come from this address that has not said who it is. Where there are too many,
+    /// one of those is closed, so that whoever opens connections and is silent on them keeps no member out.
+    pub(super) fn has_room_for_stranger(&mut self, address: IpAddr, now: Time) -> bool {
         let limit = self.limits.strangers;
         if self.strangers < limit {
             return true;
         }
-        let silent = |inbound: &Inbound| match inbound.stage {
-            Stage::Stranger { until } | Stage::Leaving { until } => Some(until),
+        let silent = self.inbound.iter().filter_map(|(index, inbound)| match inbound.stage {
+            Stage::Stranger { until } | Stage::Leaving { until } => {
+                Some((inbound.address.ip(), until, index))
+            }
             Stage::Claimant { .. } | Stage::Learning { .. } | Stage::Known { .. } => None,
+        });
+        let aged = now + self.limits.handshake;
+        let Some(index) = gives_way(silent, address, |until| aged >= until + self.limits.gives_way) else {
+            return false;
         };
-        let first = self.inbound.iter().filter_map(|(index, inbound)| Some((silent(inbound)?, index))).min();
-        let has_taken_long =
-            |&(until, _): &(Time, usize)| now + self.limits.handshake >= until + self.limits.gives_way;
-        let Some((_, index)) = first.filter(has_taken_long) else { return false };
         self.over(index, Some(format!("it and {limit} others have not said who they are")), now);
         true
     }
@@ -320,5 +346,25 @@ impl Transport {
             }
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn who_has_most_silent_connections_gives_way_to_others_and_to_itself_when_they_have_taken_long() {
+        let from = |last: u8| IpAddr::from([10, 0, 0, last]);
+        let until = |seconds| Time::ZERO + Duration::from_secs(seconds);
+        let three = [(from(9), until(4), 0), (from(9), until(3), 1), (from(2), until(2), 2)];
+        let to = |last, now: u64| gives_way(three.into_iter(), from(last), |end| end <= until(now));
+        assert_eq!(to(3, 0), Some(1), "the first of 10.0.0.9, though it has just come");
+        assert_eq!(to(2, 0), None, "it would have as many");
+        assert_eq!(to(9, 0), None);
+        assert_eq!(to(9, 2), Some(2), "the first of all has taken long");
+        assert_eq!(gives_way(std::iter::empty(), from(1), |_| true), None);
     }
 }

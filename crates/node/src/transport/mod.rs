@@ -518,7 +518,7 @@ impl Transport {
             let acceptor = self.acceptor.as_mut().filter(|acceptor| acceptor.is_due(now));
             let accepted = acceptor.and_then(|acceptor| acceptor.accept(now, &mut self.log_rate));
             let Some((mut stream, address)) = accepted else { return };
-            if !self.has_room_for_stranger(now) {
+            if !self.has_room_for_stranger(address.ip(), now) {
                 if let Some(unsaid) = self.log_rate.ask("strangers", now) {
                     let limit = self.limits.strangers;
                     warn!(%address, unsaid, "closed a connection: {limit} others have just come as well");
