@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Write, stdout};
 
 use quorate_client::Error;
-use quorate_core::{GROUP_MEMORY, MEMORY};
+use quorate_core::{GROUP_MEMORY, MEMORY, WALL_CLOCK};
 use quorate_node::monitor::{WARNING_DISK, WARNING_MEMORY};
 use quorate_protocols::registry;
 use serde::{Deserialize, Serialize};
@@ -242,7 +242,17 @@ fn verdict(
         let words = WARNINGS.iter().filter_map(|name| node.fact(name));
         lines.extend(words.map(|words| format!("warning: node {}: {words}", node.name())));
     }
+    lines.extend(clocks(nodes));
     lines
+}
+
+/// Whose wall clocks are off. Where every node tells, they tell the same.
+fn clocks(nodes: &[&NodeStatus]) -> Option<String> {
+    let said = |node: &&NodeStatus| {
+        let off = node.fact(WALL_CLOCK)?;
+        Some(format!("warning: a wall clock is off, node {} says: {off}", node.name()))
+    };
+    nodes.iter().find_map(said)
 }
 
 /// A line for each member that does not answer some of these nodes: for how long and why, by the node that has missed
@@ -507,6 +517,23 @@ hermes,raft 1/2 1/2: feature level 1
             "warning: node 2 has been unreachable for 1 s from 3: refused after 1000 ms",
         ];
         assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn a_wall_clock_that_is_off_is_told_once() {
+        let node = |node: u64, said: Option<&str>| -> NodeStatus {
+            let facts = said.map_or_else(|| json!({}), |said| json!({ "wall_clock": said }));
+            let status = json!({
+                "node": node.to_string(), "role": "follower", "leader": 2, "ballot": "", "committed": 1,
+                "applied": 1, "lease": false, "facts": facts,
+            });
+            serde_json::from_value(status).unwrap()
+        };
+        let off = "node 1's is 3600 s ahead of those of a majority";
+        let nodes = [node(1, None), node(2, Some(off)), node(3, Some(off))];
+        let line = clocks(&nodes.iter().collect::<Vec<_>>());
+        assert_eq!(line, Some(format!("warning: a wall clock is off, node 2 says: {off}")));
+        assert_eq!(clocks(&[&nodes[0]]), None);
     }
 
     #[test]
