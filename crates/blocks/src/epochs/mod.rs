@@ -36,6 +36,8 @@
 mod eager;
 mod message;
 mod readers;
+#[cfg(test)]
+mod tests;
 mod voting;
 
 use std::collections::BTreeMap;
