@@ -202,3 +202,70 @@ fn a_table_that_is_cut_or_out_of_order_is_refused() {
         let _ = Loader::new(sessions.summary()).push(bytes.into());
     }
 }
+
+/// What a loader says of a table of so many sessions, the last of which may be number 9. `3:2` is session 3, whose next
+/// command is the second, `3:2+1+4` one with a reply and four parts; `rN` is a reply of N bytes and `pN` a part.
+fn loaded(table: &str) -> String {
+    let (sessions, records) = table.split_once(':').expect("how many, then the records");
+    let mut out = Encoder::new();
+    for word in records.split_whitespace() {
+        let number = |text: &str| text.parse::<u64>().expect("a number");
+        let bytes = |text: &str| Bytes::from(vec![7; number(text) as usize]);
+        match word.split_at(1) {
+            ("r", len) => Record::Reply(bytes(len)),
+            ("p", len) => Record::Part { first: 9, bytes: bytes(len) },
+            _ => {
+                let (id, numbers) = word.split_once(':').expect("a session");
+                let numbers: Vec<u64> = numbers.split('+').map(number).collect();
+                let (replies, parts) = (numbers.get(1).copied(), numbers.get(2).copied());
+                Record::Session {
+                    id: number(id),
+                    proxy: proxy(1),
+                    nonce: 7,
+                    next: numbers[0],
+                    low: 1,
+                    used: at(0),
+                    replies: replies.unwrap_or(0),
+                    parts: parts.unwrap_or(0),
+                }
+            }
+        }
+        .encode(&mut out);
+    }
+    let sessions = sessions.trim().parse().expect("a number");
+    let mut loader = Loader::new(Summary { sessions, opened: 9, swept: at(0) });
+    match loader.push(out.into_bytes()) {
+        Ok(()) if loader.finish().is_some() => "whole".to_owned(),
+        Ok(()) => "goes on".to_owned(),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn a_table_that_no_replica_has_is_refused() {
+    let longest = quorate_core::MAX_MESSAGE - 64;
+    let parts = |len: usize| format!("1: 3:2+0+1 p{len}");
+    assert_eq!(loaded(&parts(longest)), "whole");
+    assert_eq!(loaded(&parts(longest + 1)), "1 is not a valid number of kept parts");
+    let table = "
+        2: 3:2+1 r65536 9:1+0+2 p5 p5 → whole
+        2: 3:1 → goes on
+        1: 3:2+1 r65537 → 65537 is not a valid length of a retained reply
+        1: 3:2+2 r5 r5 → 2 is not a valid number of retained replies
+        1: 3:0 → 0 is not a valid number of retained replies
+        1: 3:1 4:1 → 4 is not a valid place of a session
+        2: 3:1 10:1 → 10 is not a valid place of a session
+        2: 4:1 3:1 → 3 is not a valid place of a session
+        2: 4:1 4:1 → 4 is not a valid place of a session
+        2: 0:1 4:1 → 0 is not a valid place of a session
+        2: 3:2+1 4:1 → 4 is not a valid place of a session
+        1: 3:2+1 r5 r5 → 5 is not a valid place of a retained reply or part
+        1: 3:2+1+1 p5 r5 → 5 is not a valid place of a retained reply or part
+        1: 3:2+1+1 r5 p5 p5 → 5 is not a valid place of a retained reply or part
+        1: r5 → 5 is not a valid place of a retained reply or part
+    ";
+    for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let (records, said) = line.split_once(" →").expect("what it says");
+        assert_eq!(loaded(records), said.trim(), "{records}");
+    }
+}
