@@ -474,6 +474,32 @@ fn an_id_that_left_the_group_goes_on_to_belong_to_its_disk() {
     ));
 }
 
+/// Node 1 takes note of node 5 before that is admitted, and node 4 never hears of it. Would node 1 take its group from
+/// node 4, it would not see node 5 leave, and would let another disk join in its place.
+#[test]
+fn an_admitted_node_takes_its_group_from_its_log_and_from_nobody_else() {
+    tell(
+        "members 1 2 3 4 5
+         start 1 a = waits for 3 of 2 3 4 5
+         start 2 b = waits for 3 of 1 3 4 5
+         start 3 c = waits for 3 of 1 2 4 5
+         start 4 d = waits for 3 of 1 2 3 5
+         1>2 = ok, 1 waits for 2 of 3 4 5
+         1>3 = ok, 1 waits for 1 of 4 5
+         1>4 = ok, 1 runs
+         start 5 e = waits for 3 of 1 2 3 4
+         5>1 = ok, 5 waits for 2 of 2 3 4
+         5>2 = ok, 5 waits for 1 of 3 4
+         5>3 = ok, 5 runs
+         group 4 7 1 2 3 4
+         4>1 = ok, 4 waits for 1 of 2 3
+         group 1 7 1 2 3 4
+         crash 5
+         start 5 empty join = waits for 3 of 1 2 3 4
+         5>1 = 5 stops: OtherDisk",
+    );
+}
+
 #[test]
 fn a_member_that_left_may_still_connect_with_its_own_disk() {
     tell(&format!(
@@ -963,6 +989,17 @@ fn whoever_joins_counts_a_majority_of_the_newest_group_that_it_has_heard_of() {
          group 4 0 1 2 3
          4>3 = ok, 4 waits for 1 of 2 5"
     ));
+}
+
+/// Of its own id a node remembers no disk but those that its own has replaced.
+#[test]
+fn an_id_of_which_only_retired_disks_are_known_counts_as_admitted_nowhere() {
+    let retired = PeerDisk { retired: vec![DiskId(7)], ..PeerDisk::default() };
+    let memory = Memory { peers: [(id("1"), retired)].into(), ..Memory::new(DiskId(1), Stage::Admitted) };
+    let group = set(&["1", "2", "3"]);
+    let mut admission = Admission::start(id("1"), memory.clone(), 1, group).unwrap();
+    admission.set_group(7, group, group);
+    assert_eq!((admission.revision(), &admission.memory().peers), (1, &memory.peers));
 }
 
 #[test]
