@@ -133,8 +133,8 @@ fn ballot(shown: &str) -> Ballot {
     (0..rounds).fold(Ballot::ZERO, |ballot, _| ballot.next(node(owner)))
 }
 
-/// What was asked for in a step, but when it looks for the owner again: that is drawn at random.
-fn shown(out: &mut Outbox<Member>) -> String {
+/// What was asked for in a step. For how long it waits for an owner is drawn at random: in vain, then longer.
+fn shown(out: &mut Outbox<Member>, now: Time) -> String {
     let mut shown: Vec<_> = out.records.drain(..).map(|ballot| format!("records {ballot}")).collect();
     for sent in out.messages.drain(..) {
         let said = match sent.message {
@@ -157,13 +157,16 @@ fn shown(out: &mut Outbox<Member>) -> String {
         shown.push(format!("{said} to {}", to.join(",")));
     }
     for (timer, at) in out.timers.drain(..) {
-        match (timer, at) {
-            (Timer::Free | Timer::Decide, Some(at)) => {
-                shown.push(format!("{timer:?} at {}", at.nanos() / 1_000_000))
-            }
-            (Timer::Election, None) => shown.push("owns it".to_owned()),
-            _ => {}
-        }
+        let millis = |at: Time| at.nanos() / 1_000_000;
+        shown.push(match (timer, at) {
+            (Timer::Election, None) => "owns it".to_owned(),
+            (Timer::Election, Some(at)) => match at.since(now).as_millis() {
+                0..500 => "waits on".to_owned(),
+                500..1000 => "waits".to_owned(),
+                _ => "waits longer".to_owned(),
+            },
+            (timer, at) => format!("{timer:?} at {}", millis(at.expect("it is set"))),
+        });
     }
     if shown.is_empty() { "nothing".to_owned() } else { shown.join("; ") }
 }
@@ -172,7 +175,7 @@ fn shown(out: &mut Outbox<Member>) -> String {
 fn run(voters: &str, script: &str) -> String {
     let (mut random, mut out) = (Random::new(1), Outbox::new(false));
     let mut member: Option<Member> = None;
-    let mut told = String::new();
+    let (mut told, mut nonce) = (String::new(), 0);
     for line in script.lines() {
         let (step, _) = line.split_once(" → ").expect("a step, and what comes of it");
         let words: Vec<&str> = step.split_whitespace().collect();
@@ -210,15 +213,26 @@ fn run(voters: &str, script: &str) -> String {
                 let ready = lease::Message::Ready { number, nonce };
                 member.on_message(node(from).into(), ready.into(), &mut cx);
             }
+            ["end", "leases"] => member.epochs.give_leases_back(&mut cx),
             [from, "Guard"] => {
                 let number = member.epochs.promised.number();
                 let guard = lease::Message::Guard { number, guard: 1, safety_threshold: 0 };
                 member.on_message(node(from).into(), guard.into(), &mut cx);
             }
+            [from, "Renew"] => {
+                let number = member.epochs.promised.number();
+                let renew = lease::Message::Renew { number, guard: 1, nonce, seq: 1, safety_threshold: 0 };
+                member.on_message(node(from).into(), renew.into(), &mut cx);
+            }
             _ => panic!("what is {step}?"),
         }
         member.epochs.check();
-        told.push_str(&format!("{step} → {}\n", shown(&mut out)));
+        for sent in &out.messages {
+            if let Say::Lease(lease::Message::GuardReply { nonce: fresh, .. }) = sent.message {
+                nonce = fresh;
+            }
+        }
+        told.push_str(&format!("{step} → {}\n", shown(&mut out, at(0))));
     }
     told
 }
@@ -226,30 +240,54 @@ fn run(voters: &str, script: &str) -> String {
 #[test]
 fn a_member_stands_when_a_majority_misses_the_owner_in_one_round() {
     let script = "\
-0 Election → nothing
-2000 Election → Poll 2000 5 to 2,3
+0 Election → waits
+2000 Election → Poll 2000 5 to 2,3; waits
 2010 2 PollReply 1999 0.1 → nothing
-2020 2 PollReply 2000 0.1 → records 1.1; Prepare 1.1 5 to 2,3; Promise 1.1 5 to r1
+2010 3 Poll 2010 5 → PollReply 2010 0.0 to r3
+2020 2 PollReply 2000 4.2 → records 5.1; Prepare 5.1 5 to 2,3; Promise 5.1 5 to r1; waits; waits
 2030 3 PollReply 2000 0.1 → nothing
+2040 3 Poll 2040 5 → PollReply 2040 5.1 to r3
+9000 Election → waits longer
+9010 1 Promise 5.1 5 → nothing
+19000 Election → Poll 19000 5 to 2,3; waits longer
+19010 2 states 6.2 123 → records 6.2; Guard to r2; Guard to r3; waits longer; Lease at 19197
+19020 3 PollReply 19000 0.1 → nothing
+29000 Election → Poll 29000 5 to 2,3; waits
+29010 2 states 6.2 123 → Guard to r2; Guard to r3; Lease at 29197
+29020 3 PollReply 29000 0.1 → nothing
 ";
     assert_eq!(run("123", script), script);
+}
+
+#[test]
+fn whoever_is_alone_owns_an_epoch_at_once() {
+    let script = "\
+0 Election → records 1.1; Promise 1.1 5 to r1; waits; waits; waits
+10 1 Promise 1.1 5 → Decide at 110; owns it; Lease at 197
+20 Election → nothing
+20 Lease → Lease at 207
+30 abdicates → waits
+40 drains → nothing
+40 Election → records 2.1; Promise 2.1 5 to r1; waits; waits; waits
+";
+    assert_eq!(run("1", script), script);
 }
 
 /// Else the next one would be prepared while this one's record is under way, and so on for ever.
 #[test]
 fn a_candidate_whose_own_promise_is_not_durable_prepares_no_other_ballot() {
     let script = "\
-0 stands → records 1.1; Prepare 1.1 5 to 2,3; Promise 1.1 5 to r1
-10 2 Refused 3.2 → nothing
-20 stands → nothing
-9000 Election → nothing
+0 stands → records 1.1; Prepare 1.1 5 to 2,3; Promise 1.1 5 to r1; waits; waits
+10 2 Refused 3.2 → waits
+20 stands → waits
+9000 Election → waits longer
 9010 1 Promise 1.1 5 → nothing
 9020 2 Refused 1.1 → nothing
-9030 2 Refused 2.2 → records 4.1; Prepare 4.1 5 to 2,3; Promise 4.1 5 to r1
+9030 2 Refused 2.2 → records 4.1; Prepare 4.1 5 to 2,3; Promise 4.1 5 to r1; waits longer; waits longer
 9040 1 Promise 4.1 5 → nothing
-90000 Election → Poll 90000 5 to 2,3
+90000 Election → Poll 90000 5 to 2,3; waits longer
 90010 2 PollReply 9000 5.2 → nothing
-90020 2 PollReply 90000 6.2 → records 7.1; Prepare 7.1 5 to 2,3; Promise 7.1 5 to r1
+90020 2 PollReply 90000 6.2 → records 7.1; Prepare 7.1 5 to 2,3; Promise 7.1 5 to r1; waits longer; waits longer
 ";
     assert_eq!(run("123", script), script);
 }
@@ -259,29 +297,36 @@ fn nobody_is_helped_against_an_owner_or_with_a_shorter_log() {
     let script = "\
 0 2 Poll 0 5 → PollReply 0 0.0 to r2
 0 2 Poll 0 4 → nothing
-10 2 states 1.2 12 → records 1.2; Guard to r2
+10 2 states 1.2 12 → records 1.2; Guard to r2; waits; Lease at 197
 509 3 Poll 509 9 → nothing
 510 3 Poll 510 9 → PollReply 510 1.2 to r3
-520 3 Prepare 2.3 4 → nothing
-530 3 Prepare 2.3 5 → records 2.3; Promise 2.3 5 to r3
+520 3 Prepare 7.3 4 → nothing
+530 3 Prepare 2.3 5 → records 2.3; Promise 2.3 5 to r3; waits
 530 2 states 1.2 12 → Refused 2.3 to r2
 1029 2 Poll 1029 9 → nothing
-1030 stands → records 3.1; Prepare 3.1 5 to 2,3; Promise 3.1 5 to r1
-1040 1 Promise 3.1 5 → nothing
-1050 3 Promise 3.1 5 → Decide at 1150
-1060 2 Promise 3.1 5 → Guard to r2; Guard to r3; owns it
+1030 stands → records 8.1; Prepare 8.1 5 to 2,3; Promise 8.1 5 to r1; waits; waits
+1040 1 Promise 8.1 5 → nothing
+1050 3 Promise 8.1 5 → Decide at 1150
+1060 2 Promise 8.1 5 → Guard to r2; Guard to r3; owns it; Lease at 1247
+9000 1 states 8.1 123 → Guard to r2; Guard to r3; Lease at 9187
+9000 Election → nothing
 9000 3 Poll 9000 9 → nothing
-9000 3 Prepare 4.3 9 → nothing
+9000 3 Prepare 9.3 9 → nothing
 9000 3 Refused 2.3 → nothing
-9000 3 Refused 4.3 → records 5.1; Prepare 5.1 5 to 2,3; Promise 5.1 5 to r1
-9010 stands → nothing
-9100 1 Promise 5.1 5 → nothing
-9100 3 Promise 5.1 5 → Guard to r3; Decide at 9200; owns it
-9200 2 Promise 5.1 5 → nothing
-9300 drains → nothing
-9300 abdicates → nothing
-99000 Election → nothing
-99000 3 Poll 99000 9 → PollReply 99000 5.1 to r3
+9000 3 Refused 9.3 → records 10.1; Prepare 10.1 5 to 2,3; Promise 10.1 5 to r1; waits
+9010 stands → waits
+9100 1 Promise 10.1 5 → nothing
+9100 3 Promise 10.1 5 → Guard to r3; Decide at 9200; owns it; Lease at 9287
+9200 3 states 11.3 23 → records 11.3; Guard to r2; Guard to r3; waits; Lease at 9387
+9300 2 Refused 12.2 → nothing
+9400 stands → records 13.1; Prepare 13.1 5 to 2,3; Promise 13.1 5 to r1; waits; waits
+9410 1 Promise 13.1 5 → nothing
+9410 2 Promise 13.1 5 → Decide at 9510
+9410 3 Promise 13.1 5 → Guard to r2; Guard to r3; owns it; Lease at 9597
+9500 drains → nothing
+9500 abdicates → waits
+99000 Election → waits
+99000 3 Poll 99000 9 → PollReply 99000 13.1 to r3
 ";
     assert_eq!(run("123", script), script);
 }
@@ -291,15 +336,15 @@ fn a_ballot_is_promised_to_its_owner_again_and_to_others_when_it_is_silent() {
     let script = "\
 0 2 Prepare 1.3 5 → nothing
 0 1 Prepare 1.1 5 → nothing
-0 2 Prepare 2.2 5 → records 2.2; Promise 2.2 5 to r2
+0 2 Prepare 2.2 5 → records 2.2; Promise 2.2 5 to r2; waits
 100 2 Prepare 2.2 4 → Promise 2.2 5 to r2
 599 3 Prepare 3.3 9 → nothing
 599 2 Prepare 3.2 4 → nothing
-599 2 Prepare 3.2 9 → records 3.2; Promise 3.2 5 to r2
+599 2 Prepare 3.2 9 → records 3.2; Promise 3.2 5 to r2; waits
 1099 3 Prepare 3.1 9 → nothing
 1099 3 Prepare 2.3 9 → Refused 3.2 to r3
 1099 3 states 2.3 123 → Refused 3.2 to r3
-1099 3 Prepare 3.3 9 → records 3.3; Promise 3.3 5 to r3
+1099 3 Prepare 3.3 9 → records 3.3; Promise 3.3 5 to r3; waits
 ";
     assert_eq!(run("123", script), script);
 }
@@ -310,9 +355,10 @@ fn a_statement_is_the_owners_and_of_a_majority_of_the_members() {
 0 2 states 1.3 123 → nothing
 0 2 states 1.2 12 → nothing
 0 2 states 1.2 126 → nothing
-0 2 states 1.2 123 → records 1.2; Guard to r2; Guard to r3
+0 2 states 1.2 123 → records 1.2; Guard to r2; Guard to r3; waits; Lease at 187
 10 3 states 1.1 345 → nothing
-10 3 states 2.3 345 → records 2.3; Guard to r3; Guard to r4; Guard to r5
+10 3 states 2.3 345 → records 2.3; Guard to r3; Guard to r4; Guard to r5; waits; Lease at 197
+10 Lease → Guard to r3; Guard to r4; Guard to r5; Lease at 197
 ";
     assert_eq!(run("12345", script), script);
 }
@@ -320,39 +366,52 @@ fn a_statement_is_the_owners_and_of_a_majority_of_the_members() {
 #[test]
 fn the_highest_ballot_that_is_wanted_is_promised_when_nothing_binds_any_more() {
     let script = "\
-0 2 states 1.2 123 → records 1.2; Guard to r2; Guard to r3
-10 2 Ready → Renew to r2
-500 3 Prepare 2.3 5 → Revoke to r2; Free at 790
+0 2 states 1.2 123 → records 1.2; Guard to r2; Guard to r3; waits; Lease at 187
+10 2 Ready → Renew to r2; Lease at 197
+20 2 Guard → GuardReply to r2
+30 2 Renew → RenewReply to r2
+500 3 Prepare 2.3 4 → nothing
 500 4 Prepare 1.4 9 → Revoke to r2; Free at 790
+510 3 Prepare 2.3 5 → Revoke to r2; Free at 790
+510 5 Prepare 1.5 9 → Revoke to r2; Free at 790
 510 Lease → nothing
 510 3 Ready → nothing
-600 stands → nothing
-9000 Election → nothing
-9000 Free → records 2.3; Promise 2.3 5 to r3
+600 stands → waits
+9000 Election → waits
+9000 Free → records 2.3; RevokeReply to r2; Promise 2.3 5 to r3; waits
 ";
     assert_eq!(run("12345", script), script);
     let script = "\
-0 2 states 1.2 123 → records 1.2; Guard to r2; Guard to r3
-10 2 Ready → Renew to r2
+0 2 states 1.2 123 → records 1.2; Guard to r2; Guard to r3; waits; Lease at 187
+10 2 Ready → Renew to r2; Lease at 197
 500 3 Prepare 2.3 5 → Revoke to r2; Free at 790
-600 2 states 1.2 123 → Guard to r3
+600 2 states 1.2 123 → Guard to r3; Lease at 787
 790 Free → nothing
-790 2 Ready → Renew to r2
+790 2 Ready → Renew to r2; Lease at 977
 800 2 Prepare 3.2 5 → Revoke to r2; Free at 1570
 810 2 states 1.2 123 → nothing
 820 ends 6 → nothing
 1600 Free → nothing
-2000 Election → Poll 2000 6 to 2,3,4,5
+2000 Election → Poll 2000 6 to 2,3,4,5; waits
 2000 2 Ready → nothing
-9000 Election → Poll 9000 6 to 2,3,4,5
+9000 Election → Poll 9000 6 to 2,3,4,5; waits
 ";
     assert_eq!(run("12345", script), script);
     let script = "\
-0 2 states 1.2 123 → records 1.2; Guard to r2; Guard to r3
-10 2 Ready → Renew to r2
+0 2 states 1.2 123 → records 1.2; Guard to r2; Guard to r3; waits; Lease at 187
+10 2 Ready → Renew to r2; Lease at 197
 100 3 states 2.3 345 → Revoke to r2; Free at 790
 110 ends 6 → nothing
-790 Free → records 2.3
+790 Free → records 2.3; waits
+";
+    assert_eq!(run("12345", script), script);
+    let script = "\
+0 2 states 1.2 123 → records 1.2; Guard to r2; Guard to r3; waits; Lease at 187
+10 2 Ready → Renew to r2; Lease at 197
+100 stands → Revoke to r2; waits; Free at 790
+110 ends 6 → nothing
+120 3 Refused 7.3 → nothing
+790 Free → records 8.1; Prepare 8.1 6 to 2,3,4,5; Promise 8.1 6 to r1; waits
 ";
     assert_eq!(run("12345", script), script);
 }
@@ -360,24 +419,26 @@ fn the_highest_ballot_that_is_wanted_is_promised_when_nothing_binds_any_more() {
 #[test]
 fn a_candidate_waits_a_little_for_the_others() {
     let script = "\
-0 stands → records 1.1; Prepare 1.1 5 to 2,3,4,5; Promise 1.1 5 to r1
+0 stands → records 1.1; Prepare 1.1 5 to 2,3,4,5; Promise 1.1 5 to r1; waits; waits
 10 2 Promise 1.1 5 → nothing
 20 3 Promise 1.1 5 → nothing
 30 4 Promise 1.1 5 → nothing
 30 Decide → nothing
 30 asks again → Prepare 1.1 5 to 5
+30 5 Poll 30 5 → PollReply 30 1.1 to r5
 40 1 Promise 1.1 5 → Decide at 140
 50 4 Promise 1.1 5 → nothing
 50 asks again → Prepare 1.1 5 to 2,3,4,5
-140 Decide → Guard to r2; Guard to r3; Guard to r4; owns it
+50 5 Poll 50 5 → nothing
+140 Decide → Guard to r2; Guard to r3; Guard to r4; owns it; Lease at 327
 150 asks again → nothing
 ";
     assert_eq!(run("12345", script), script);
     let script = "\
-0 stands → records 1.1; Prepare 1.1 5 to 2,3; Promise 1.1 5 to r1
+0 stands → records 1.1; Prepare 1.1 5 to 2,3; Promise 1.1 5 to r1; waits; waits
 10 1 Promise 1.1 5 → nothing
 20 2 Promise 1.1 5 → Decide at 120
-30 3 Promise 1.1 5 → Guard to r2; Guard to r3; owns it
+30 3 Promise 1.1 5 → Guard to r2; Guard to r3; owns it; Lease at 217
 ";
     assert_eq!(run("123", script), script);
 }
@@ -385,40 +446,54 @@ fn a_candidate_waits_a_little_for_the_others() {
 #[test]
 fn an_owner_waits_long_for_those_that_work_and_a_candidate_for_what_suffices() {
     let script = "\
-0 stands → records 1.1; Prepare 1.1 5 to 2,3; Promise 1.1 5 to r1
+0 stands → records 1.1; Prepare 1.1 5 to 2,3; Promise 1.1 5 to r1; waits; waits
 10 1 Promise 1.1 0 → nothing
 20 2 Promise 1.1 0 → Decide at 120
 120 Decide → nothing
 130 asks again → Prepare 1.1 5 to 3
-140 3 Promise 1.1 1 → Guard to r2; Guard to r3; owns it
-150 stands → records 2.1; Prepare 2.1 5 to 2,3; Promise 2.1 5 to r1
+140 3 Promise 1.1 1 → Guard to r2; Guard to r3; owns it; Lease at 327
+150 stands → records 2.1; Prepare 2.1 5 to 2,3; Promise 2.1 5 to r1; waits
 160 1 Promise 2.1 1 → nothing
 170 2 Promise 2.1 1 → Decide at 270
 270 Decide → Decide at 1170
 1169 Decide → Decide at 1170
-1170 Decide → Guard to r2; owns it
-1180 stands → records 3.1; Prepare 3.1 5 to 2,3; Promise 3.1 5 to r1
+1170 Decide → Guard to r2; owns it; Lease at 1357
+1180 stands → records 3.1; Prepare 3.1 5 to 2,3; Promise 3.1 5 to r1; waits
 1190 1 Promise 3.1 1 → nothing
 1200 3 Promise 3.1 1 → Decide at 1300
 1300 Decide → Decide at 2200
-1310 2 Promise 3.1 1 → Guard to r2; Guard to r3; owns it
+1310 2 Promise 3.1 1 → Guard to r2; Guard to r3; owns it; Lease at 1497
+1320 stands → records 4.1; Prepare 4.1 5 to 2,3; Promise 4.1 5 to r1; waits
+1330 1 Promise 4.1 1 → nothing
+1340 2 Promise 4.1 1 → Guard to r2; Decide at 1440; owns it; Lease at 1527
 ";
     assert_eq!(run("123", script), script);
+    let script = "\
+0 stands → records 1.1; Prepare 1.1 5 to 2,3,4,5; Promise 1.1 5 to r1; waits; waits
+10 1 Promise 1.1 0 → nothing
+20 2 Promise 1.1 0 → nothing
+20 3 Promise 1.1 0 → Decide at 120
+120 Decide → nothing
+130 4 Promise 1.1 1 → Guard to r2; Guard to r3; Guard to r4; owns it; Lease at 317
+";
+    assert_eq!(run("12345", script), script);
 }
 
 #[test]
 fn an_owner_that_abdicates_grants_and_takes_no_leases() {
     let script = "\
-0 stands → records 1.1; Prepare 1.1 5 to 2,3; Promise 1.1 5 to r1
+0 stands → records 1.1; Prepare 1.1 5 to 2,3; Promise 1.1 5 to r1; waits; waits
 10 1 Promise 1.1 5 → nothing
 20 2 Promise 1.1 5 → Decide at 120
-30 3 Promise 1.1 5 → Guard to r2; Guard to r3; owns it
+30 3 Promise 1.1 5 → Guard to r2; Guard to r3; owns it; Lease at 217
 40 2 Guard → GuardReply to r2
-40 3 Ready → Renew to r3
-50 abdicates → nothing
+40 2 Renew → RenewReply to r2
+40 3 Ready → Renew to r3; Lease at 227
+50 abdicates → waits
 60 3 Guard → nothing
 60 2 Ready → nothing
 60 Lease → nothing
+70 end leases → RevokeReply to r2
 ";
     assert_eq!(run("123", script), script);
 }
