@@ -275,6 +275,13 @@ mod tests {
         for word in [0u64, 1, 9 << 6, 1 << 6 | 8, INDEXES << 6 | 1, u64::MAX] {
             assert!(Instance::from_bytes(word.to_bytes()).is_err(), "{word}");
         }
-        assert!(Frontier::from_bytes(quorate_core::Wire::to_bytes(&8u8)).is_err());
+        // How many owners, and the last index of each.
+        for (owners, index, is_one) in
+            [(7u8, 1u64, true), (8, 1, false), (7, INDEXES - 1, true), (7, INDEXES, false)]
+        {
+            let mut bytes = vec![owners];
+            (0..owners).for_each(|_| bytes.extend_from_slice(&index.to_le_bytes()));
+            assert_eq!(Frontier::from_bytes(bytes.into()).is_ok(), is_one, "{owners} owners, {index}");
+        }
     }
 }
