@@ -227,3 +227,42 @@ fn an_image_that_is_asked_for_is_kept_however_long_it_takes() {
     );
     assert!(!is_there(37), "nobody has asked for ten seconds");
 }
+
+/// A snapshot of node 2 is coming in.
+#[test]
+fn a_piece_that_is_not_the_next_of_its_snapshot_is_not_taken() {
+    let image = Replicated::default().freeze();
+    let id = |slot| ImageId { slot, digest: slot };
+    let mut come = |catchup: &mut Catchup, (peer, slot): (u64, u64), cursor: &Bytes, applied| {
+        let (part, received) = (image.piece(cursor, PIECE), catchup.received());
+        let (bytes, next) = (part.bytes, part.next);
+        let piece = Piece { image: id(slot), cursor: cursor.clone(), bytes, next, asked: at(0) };
+        assert!(catchup.on_piece(node(peer), piece, applied, at(50), |_| {}).is_none());
+        catchup.received() > received
+    };
+    let start = Bytes::new();
+    let second = Replicated::default().freeze().piece(&start, PIECE).next.expect("there are several");
+    let mut catchup = Catchup::default();
+    assert!(!come(&mut catchup, (2, 9), &start, 0), "nobody was asked");
+    asked(&mut catchup, &[2, 3], (0, 100));
+    assert!(!come(&mut catchup, (2, 9), &start, 9), "everything in it is executed here");
+    assert!(!come(&mut catchup, (2, 9), &second, 0), "it is not the first");
+    assert!(come(&mut catchup, (2, 9), &start, 0));
+    assert!(!come(&mut catchup, (3, 9), &second, 0), "of another source");
+    assert!(!come(&mut catchup, (2, 8), &second, 0), "of another snapshot");
+    assert!(!come(&mut catchup, (2, 9), &start, 0), "once more");
+    for (peer, slot, begins_again) in [(3, 9, false), (2, 8, false), (2, 9, true)] {
+        catchup.on_gone(node(peer), id(slot));
+        assert_eq!(!catchup.is_loading(), begins_again, "node {peer} has no snapshot {slot} any more");
+        assert_eq!(catchup.ask(&[node(2)], 1, at(51)).is_some(), begins_again);
+    }
+}
+
+#[test]
+fn a_piece_of_an_image_that_is_not_offered_any_more_is_gone() {
+    let mut source = Source::default();
+    assert_eq!(offered(&mut source, (1, 10), 9), 9);
+    let image = ImageId { slot: 9, digest: 8 };
+    let answers = source.on_more(node(2), image, Bytes::new(), at(0), at(0));
+    assert!(matches!(answers[..], [Message::Gone { .. }]), "{answers:?}");
+}
