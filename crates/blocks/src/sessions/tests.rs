@@ -132,14 +132,32 @@ fn all_sessions_together_retain_a_bounded_number_of_bytes_whatever_the_order_of_
             assert!(sessions.retained_bytes() <= RETAINED_BYTES);
         }
         for id in 21..200 {
-            sessions.open(proxy(id), 7, at(2));
-            assert!(sessions.retained_bytes() <= RETAINED_BYTES);
+            let opened = sessions.open(proxy(id), 7, at(2));
+            (0..20).for_each(|_| sessions.record(opened, 1, reply.clone(), at(2)));
+            assert!(sessions.retained_bytes() <= RETAINED_BYTES, "as many as others have less by then");
         }
         sessions
     };
     let sessions = run(true);
     assert!(sessions.retained_bytes() > 20 * (RETAINED_BYTES / 400), "{}", sessions.retained_bytes());
     assert!(sessions == run(false), "writes of different sessions commute");
+}
+
+#[test]
+fn a_session_that_keeps_more_than_its_share_of_parts_drops_them_when_others_are_opened() {
+    let mut sessions = Sessions::default();
+    let id = sessions.open(proxy(0), 7, at(0));
+    let longest = Bytes::from(vec![7; Assembly::share(1) - 64]);
+    let part = |offset: usize, bytes: &Bytes| Part {
+        first: 1,
+        offset: offset as u64,
+        last: None,
+        bytes: bytes.clone(),
+    };
+    assert_eq!(sessions.keep(id, part(0, &longest)), Kept::Incomplete);
+    let others = (1..).take_while(|others| Assembly::share(1 + others) == Assembly::share(1)).count();
+    (0..=others as u64).for_each(|other| drop(sessions.open(proxy(1 + other), 7, at(0))));
+    assert_eq!(sessions.keep(id, part(longest.len(), &Bytes::new())), Kept::Refused);
 }
 
 /// Through pieces of so many bytes.
