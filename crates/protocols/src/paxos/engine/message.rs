@@ -334,9 +334,8 @@ pub enum Record<C> {
     /// All slots up to here are chosen, as recorded before. Saves work after a restart; safety does not need it.
     Committed(u64),
     /// A snapshot up to this slot came from a peer, and it is durable with the next that is saved here
-    /// ([`Context::persist_state`](quorate_core::Context::persist_state)). Until then, what is recorded for slots
-    /// up to there are votes, not decisions. After a restart without it: with the slot up to which the state is
-    /// there.
+    /// ([`Context::persist_state`](quorate_core::Context::persist_state)). Until then nothing is recorded behind this,
+    /// so a life that starts without that state goes on from what it recorded before.
     Installed(u64),
 }
 wire_enum!(Record<C> {

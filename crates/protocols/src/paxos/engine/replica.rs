@@ -159,7 +159,6 @@ impl<P: Policy> Machine for Replica<P> {
         let (mut promised, mut highest) = (Ballot::ZERO, Ballot::ZERO);
         let mut ballot_config = P::BallotConfig::default();
         let mut log = SlotLog::new(state.applied());
-        let mut installed = 0;
         let mut recorded = 0;
         for record in saved.records {
             match record {
@@ -174,10 +173,11 @@ impl<P: Policy> Machine for Replica<P> {
                     log.vote(slot, ballot, value);
                 }
                 Record::Learned { slot, ballot, value } => drop(log.choose(slot, ballot, value)),
-                Record::Installed(slot) => installed = slot,
+                // The last record of its life, if the state that it speaks of was lost: nothing to undo.
+                Record::Installed(_) => {}
                 Record::Committed(upto) => {
                     recorded = upto;
-                    log.commit_recorded(installed, upto);
+                    log.commit_recorded(upto);
                 }
             }
         }
@@ -236,10 +236,6 @@ impl<P: Policy> Machine for Replica<P> {
         let slot = replica.state.applied();
         cx.note(|| Fact::Installed { slot });
         votes.iter().for_each(|(slot, _)| replica.note_stored(*slot, cx));
-        if installed > slot {
-            // That state was lost in a crash. What will be recorded as chosen from now on has its values recorded too.
-            replica.persist(Record::Installed(slot), cx);
-        }
         let patience = replica.monitor.remaining(now).expect("it has just begun");
         cx.set_timer(Timer::Election, patience);
         replica.publish_configuration(cx);

@@ -283,10 +283,10 @@ impl SlotLog {
         decided
     }
 
-    /// After a restart: an earlier incarnation recorded that all slots up to `upto` are chosen, and of those above
-    /// `installed` it had recorded the values.
-    pub fn commit_recorded(&mut self, installed: u64, upto: u64) {
-        for slot in self.start.max(installed + 1)..=upto {
+    /// After a restart: an earlier incarnation recorded that all slots up to `upto` are chosen, and the values of those
+    /// that its state did not have.
+    pub fn commit_recorded(&mut self, upto: u64) {
+        for slot in self.start..=upto {
             let vote = self.slots.get_mut((slot - self.start) as usize).and_then(Option::as_mut);
             vote.unwrap_or_else(|| panic!("slot {slot} is recorded as chosen, but its value is not"))
                 .chosen = true;
