@@ -33,11 +33,6 @@ impl Replay {
         Replay { state, empty: log.clone(), log, now, void: false, committed: 0 }
     }
 
-    /// Whether what is read now does not count.
-    pub fn is_void(&self) -> bool {
-        self.void
-    }
-
     /// The log so far, if what is read now counts.
     pub fn log(&mut self) -> Option<&mut PrefixLog> {
         (!self.void).then_some(&mut self.log)

@@ -105,7 +105,7 @@ impl Machine for Replica {
         for record in saved.records {
             match record {
                 Record::Accepted { epoch, from } => (accepted, accepted_from) = (epoch, Some(from)),
-                Record::Current(epoch) => current = if replay.is_void() { current } else { epoch },
+                Record::Current(epoch) => current = epoch,
                 record => replay.on_record(record),
             }
         }
