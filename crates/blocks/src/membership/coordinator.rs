@@ -545,4 +545,54 @@ mod tests {
         let done = coordinator.next(&joint, true, |_| true).unwrap();
         assert_eq!(coordinator.on_settled(&done), [(request(3), Managed::Done)]);
     }
+
+    #[test]
+    fn nobody_is_told_of_a_change_before_it_is_in_force_and_then_everybody_who_has_asked() {
+        let (mut current, coordinator) = (read("123//"), &mut coordinator());
+        for id in [1, 2, 1] {
+            let asked = PendingRead { command: Bytes::from_static(b"same"), ..request(id) };
+            assert!(coordinator.ask(asked, add_four(), &current, NOW).is_none());
+        }
+        while let Some(next) = coordinator.next(&current, true, |_| true) {
+            assert!(coordinator.on_settled(&current).is_empty(), "{current:?}");
+            current = next;
+        }
+        let told: Vec<_> = coordinator.on_settled(&current).iter().map(|(asked, _)| asked.id).collect();
+        assert_eq!(told, [2, 1]);
+    }
+
+    #[test]
+    fn a_change_that_is_in_force_when_it_is_cancelled_stays() {
+        let coordinator = &mut coordinator();
+        let learners = BTreeMap::from([(NodeId::new(4).unwrap(), "a:1".to_owned())]);
+        let change = Manage::Change { voters: BTreeMap::new(), learners, remove: NodeSet::EMPTY };
+        assert!(coordinator.ask(request(1), change, &read("123//"), NOW).is_none());
+        let learning = coordinator.next(&read("123//"), true, |_| false).unwrap();
+        assert!(coordinator.ask(request(2), Manage::CancelChange, &learning, NOW).is_none());
+        assert_eq!(coordinator.next(&learning, true, |_| true), None);
+        let answers = coordinator.on_settled(&learning);
+        assert_eq!(answers[0], (request(1), Managed::Done));
+        assert!(refusal(&answers, 2).contains("it was too late"));
+    }
+
+    #[test]
+    fn a_leader_finishes_what_another_has_begun_and_writes_nothing_where_nothing_was_begun() {
+        let next = coordinator().next(&read("12/123/"), true, |_| true);
+        assert_eq!(next.as_ref().map(show), Some("12//".to_owned()));
+        let coordinator = &mut coordinator();
+        assert!(coordinator.ask(request(1), add_four(), &read("123//"), NOW).is_none());
+        assert!(coordinator.ask(request(2), Manage::CancelChange, &read("123//"), NOW).is_none());
+        assert_eq!(coordinator.next(&read("123//"), true, |_| true), None, "nothing is to be undone");
+    }
+
+    #[test]
+    fn a_group_has_no_more_members_than_there_are_ids() {
+        let ids = |from: u64, to: u64| (from..=to).map(|id| NodeId::new(id).unwrap());
+        for (added, fits) in [(3, true), (4, false)] {
+            let voters = ids(1, added).map(|node| (node, "a:1".to_owned())).collect();
+            let change = Manage::Change { voters, learners: BTreeMap::new(), remove: NodeSet::EMPTY };
+            let current = Configuration { voters: ids(4, 63).collect(), ..Configuration::default() };
+            assert_eq!(coordinator().ask(request(1), change, &current, NOW).is_none(), fits, "{added}");
+        }
+    }
 }
