@@ -435,8 +435,12 @@ mod tests {
         let [shards, lies] = [&value, &other].map(|value| id.split(value, 1).collect::<Vec<_>>());
         let mut own = chain("");
         own.append(Entry { value: shards[0].clone(), ..entry(1) }, Time::ZERO);
-        own.add_value(1, &lies[1]);
-        assert_eq!(own.get(1).unwrap().entry.value, shards[0]);
+        let another = ValueId { digest: super::digest(&other), ..id };
+        let of_another = another.split(&other, 1).nth(1).expect("there are three");
+        for ignored in [&lies[1], &of_another] {
+            own.add_value(1, ignored);
+            assert_eq!(own.get(1).unwrap().entry.value, shards[0]);
+        }
         own.add_value(1, &shards[2]);
         assert_eq!(own.get(1).unwrap().entry.value, Value::Whole(value));
     }
@@ -494,20 +498,42 @@ mod tests {
         assert_eq!((again.lease(3), again.stamp(3)), ((100, Some(at(50))), log.stamp(3)));
     }
 
-    #[test]
-    fn the_configuration_in_force_is_known_behind_what_is_forgotten_and_what_is_removed() {
+    fn voters(id: u64) -> quorate_core::NodeSet {
+        quorate_core::NodeId::new(id).into_iter().collect()
+    }
+
+    /// Two entries, and then a configuration for each of these, of this voter alone.
+    fn configured(ids: &[u64]) -> PrefixLog {
         let mut log = chain("11");
-        let voters = |id| quorate_core::NodeSet::from_iter(quorate_core::NodeId::new(id));
-        for id in [3, 4] {
-            let configuration = Configuration { voters: voters(id), ..Configuration::default() };
+        for id in ids {
+            let configuration = Configuration { voters: voters(*id), ..Configuration::default() };
             let value =
                 Batch::alone(quorate_core::Wall::ZERO, &crate::batch::Entry::Configuration(configuration));
             log.append(Entry { value: value.into(), ..entry(1) }, Time::ZERO);
         }
+        log
+    }
+
+    #[test]
+    fn the_configuration_in_force_is_known_behind_what_is_forgotten_and_what_is_removed() {
+        let mut log = configured(&[3, 4]);
         log.retain(3, 0);
         log.truncate(4);
         let (index, configuration) = log.configuration();
         assert_eq!((log.base(), index, configuration.voters), (3, 3, voters(3)));
+    }
+
+    #[test]
+    fn a_snapshot_brings_a_configuration_in_place_of_those_before_it_and_of_no_other() {
+        let mut log = configured(&[3, 4, 5]);
+        let own = Configuration { voters: voters(9), ..Configuration::default() };
+        assert!(log.install(4, Origin { term: 1, ..Origin::default() }, (4, own), Time::ZERO));
+        let found = [4, 5].map(|index| log.configuration_at(index));
+        assert_eq!(
+            found.map(|(at, configuration)| (at, configuration.voters)),
+            [(4, voters(9)), (5, voters(5))]
+        );
+        assert_eq!(log.configuration().0, 5);
     }
 
     #[test]
