@@ -208,8 +208,9 @@ fn run(voters: &str, script: &str) -> String {
             [from, "Promise", of, _] => says(from, Message::Promise { ballot: ballot(of), known: number(4) }),
             [from, "Refused", of] => says(from, Message::Refused { ballot: ballot(of) }),
             [from, "states", of, live] => member.hear(node(from), ballot(of), nodes(live), &mut cx),
-            [from, "Ready"] => {
-                let (number, nonce) = (member.epochs.promised.number(), at(0).nanos());
+            [from, "Ready", ..] => {
+                let of = words.get(3).map_or(member.epochs.promised, |of| ballot(of));
+                let (number, nonce) = (of.number(), at(0).nanos());
                 let ready = lease::Message::Ready { number, nonce };
                 member.on_message(node(from).into(), ready.into(), &mut cx);
             }
@@ -255,6 +256,9 @@ fn a_member_stands_when_a_majority_misses_the_owner_in_one_round() {
 29000 Election → Poll 29000 5 to 2,3; waits
 29010 2 states 6.2 123 → Guard to r2; Guard to r3; Lease at 29197
 29020 3 PollReply 29000 0.1 → nothing
+39000 Election → Poll 39000 5 to 2,3; waits
+39010 2 Prepare 7.2 5 → records 7.2; Promise 7.2 5 to r2; waits
+39020 3 PollReply 39000 0.1 → nothing
 ";
     assert_eq!(run("123", script), script);
 }
@@ -288,6 +292,10 @@ fn a_candidate_whose_own_promise_is_not_durable_prepares_no_other_ballot() {
 90000 Election → Poll 90000 5 to 2,3; waits longer
 90010 2 PollReply 9000 5.2 → nothing
 90020 2 PollReply 90000 6.2 → records 7.1; Prepare 7.1 5 to 2,3; Promise 7.1 5 to r1; waits longer; waits longer
+90030 1 Promise 7.1 5 → nothing
+90040 2 Promise 7.1 5 → Decide at 90140
+90050 3 Promise 7.1 5 → Guard to r2; Guard to r3; owns it; Lease at 90237
+90060 abdicates → waits
 ";
     assert_eq!(run("123", script), script);
 }
@@ -488,6 +496,7 @@ fn an_owner_that_abdicates_grants_and_takes_no_leases() {
 30 3 Promise 1.1 5 → Guard to r2; Guard to r3; owns it; Lease at 217
 40 2 Guard → GuardReply to r2
 40 2 Renew → RenewReply to r2
+40 3 Ready 2.1 → nothing
 40 3 Ready → Renew to r3; Lease at 227
 50 abdicates → waits
 60 3 Guard → nothing
