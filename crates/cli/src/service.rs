@@ -70,8 +70,8 @@ impl Service {
         }
     }
 
-    /// How the command ends. Whoever may not read is told of what the nodes say themselves: that they refuse writes, are
-    /// too few for them, or that nobody leads.
+    /// How the command ends. Whoever may not read is told of what the nodes say themselves: that they refuse writes,
+    /// are too few for them, or that nobody leads.
     pub fn result(&self) -> Result<(), Failure> {
         let failed = |why: &str| Err(Failure::failed(format!("{}: {why}", self.headline())));
         match &self.reads {
@@ -137,8 +137,8 @@ const LEADERLESS: [&str; 2] = ["epaxos", "unreplicated"];
 /// head of the chain.
 const REFUSE_ELSEWHERE: [&str; 3] = ["chain", "craq", "hermes"];
 
-/// The protocol of each group, and the nodes that lead it as they say themselves; group 0 is all of a cluster that has no
-/// groups.
+/// The protocol of each group, and the nodes that lead it as they say themselves; group 0 is all of a cluster that has
+/// no groups.
 type Leaders<'a> = BTreeMap<u64, (&'a str, Vec<&'a NodeStatus>)>;
 
 fn leaders<'a>(nodes: &[&'a NodeStatus]) -> Leaders<'a> {
@@ -171,7 +171,8 @@ fn unwritten(nodes: &[&NodeStatus]) -> Vec<String> {
             let needed = quorum(all);
             (needed > all / 2 + 1 && reached < needed).then(|| {
                 let leader = &leader.node;
-                format!("node {leader}, which leads, reaches {reached} of {all} members, and {protocol} writes to {needed}")
+                let reach = format!("node {leader}, which leads, reaches {reached} of {all} members");
+                format!("{reach}, and {protocol} writes to {needed}")
             })
         };
         let reasons: Option<Vec<_>> = leaders.iter().map(short).collect();
