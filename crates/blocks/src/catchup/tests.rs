@@ -233,7 +233,7 @@ fn an_image_that_is_asked_for_is_kept_however_long_it_takes() {
 fn a_piece_that_is_not_the_next_of_its_snapshot_is_not_taken() {
     let image = Replicated::default().freeze();
     let id = |slot| ImageId { slot, digest: slot };
-    let mut come = |catchup: &mut Catchup, (peer, slot): (u64, u64), cursor: &Bytes, applied| {
+    let come = |catchup: &mut Catchup, (peer, slot): (u64, u64), cursor: &Bytes, applied| {
         let (part, received) = (image.piece(cursor, PIECE), catchup.received());
         let (bytes, next) = (part.bytes, part.next);
         let piece = Piece { image: id(slot), cursor: cursor.clone(), bytes, next, asked: at(0) };
