@@ -42,14 +42,16 @@ mod shape;
 mod stats;
 mod watch;
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::{Bytes, BytesMut};
-use quorate_core::{Encoder, Outcome, Piece, Sample, Snapshot, Staleness, Wire};
+use quorate_core::{Encoder, Outcome, Piece, Sample, Snapshot, Staleness, Time, Wire};
 use quorate_node::frontend::{Described, Frontend, NodeView, SessionContext, Ticket};
 use quorate_node::{Exit, Node, NodeError};
 use quorate_store::{Command, DEFAULT_USER};
@@ -208,6 +210,16 @@ struct Client {
     user: Vec<u8>,
     resp3: bool,
     opened: Duration,
+    activity: Rc<Activity>,
+}
+
+/// A connection's last request. Its session notes each, without a look at what is known of the others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Activity {
+    /// When it was read.
+    at: Cell<Time>,
+    /// What it is called; empty before the first.
+    command: Cell<&'static str>,
 }
 
 impl Client {
@@ -289,9 +301,16 @@ pub fn run_until_signalled(node: Node, limits: Limits) -> Result<Exit, NodeError
 impl Frontend for Resp {
     type Session = Session;
 
-    fn open(&mut self, connection: u64, from: Option<SocketAddr>, _desk: &mut SessionContext<'_>) -> Session {
-        self.clients.insert(connection, Client { from, opened: (self.clock)(), ..Client::default() });
-        Session::new(connection, self.limits.read_mode)
+    fn open(
+        &mut self,
+        connection: u64,
+        from: Option<SocketAddr>,
+        context: &mut SessionContext<'_>,
+    ) -> Session {
+        let activity = Rc::new(Activity { at: Cell::new(context.now), command: Cell::default() });
+        let (opened, known) = ((self.clock)(), Rc::clone(&activity));
+        self.clients.insert(connection, Client { from, opened, activity: known, ..Client::default() });
+        Session::new(connection, self.limits.read_mode, activity)
     }
 
     fn on_input(&mut self, session: &mut Session, input: &mut BytesMut, context: &mut SessionContext<'_>) {

@@ -15,6 +15,7 @@
 mod users;
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -30,7 +31,7 @@ use super::reply::Writer;
 use super::request::{Args, Parser, Refusal, Taken, Word};
 use super::shape::{Shape, Surroundings};
 use super::watch::Watch;
-use super::{COMMANDS, Client, Limits, ReadMode, Resp};
+use super::{Activity, COMMANDS, Client, Limits, ReadMode, Resp};
 
 /// What is remembered of one connection. Every request loads it: what few have is in boxes.
 #[derive(Debug)]
@@ -68,6 +69,8 @@ struct Held {
 pub(super) struct State {
     /// Its number.
     pub(super) connection: u64,
+    /// Its last request.
+    pub(super) activity: Rc<Activity>,
     /// Whether it has asked for RESP3.
     pub(super) resp3: bool,
     /// Whom it has been authenticated as.
@@ -193,11 +196,12 @@ impl Queue {
 }
 
 impl Session {
-    pub(super) fn new(connection: u64, read_mode: ReadMode) -> Session {
+    pub(super) fn new(connection: u64, read_mode: ReadMode, activity: Rc<Activity>) -> Session {
         Session {
             parser: Parser::default(),
             state: State {
                 connection,
+                activity,
                 resp3: false,
                 identity: None,
                 read_mode,
@@ -447,6 +451,8 @@ impl Session {
                 return self.error(text, context);
             }
         };
+        self.state.activity.at.set(context.now);
+        self.state.activity.command.set(spec.name);
         if !self.may_serve(spec, (&args, frame, words), shared, context) {
             return;
         }

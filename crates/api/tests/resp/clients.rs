@@ -1,4 +1,4 @@
-//! CLIENT KILL: which connections it ends.
+//! What is known of connections, and which of them CLIENT KILL ends.
 
 use quorate_node::frontend::Frontend;
 
@@ -44,4 +44,23 @@ fn clients_are_ended_by_number_address_and_user_and_whoever_asks_is_spared() {
         assert_eq!(connections[4].closed, ends_own, "{filters}");
         assert!(node.resp.take_ended().is_empty());
     }
+}
+
+#[test]
+fn of_each_client_its_last_request_is_told_and_how_long_ago_it_came() {
+    let mut node = Node::new();
+    let mut connections: Vec<_> = (0..3).map(|_| node.connect()).collect();
+    assert_eq!(node.ask(&mut connections[1], b"GET k\r\n"), "$-1\r\n");
+    node.now += 3_000_000_000;
+    assert_eq!(node.ask(&mut connections[1], b"ACL WHOAMI\r\n"), "$7\r\ndefault\r\n");
+    node.now += 4_000_000_000;
+    let told = node.ask(&mut connections[2], b"CLIENT LIST\r\n");
+    let found: Vec<Vec<&str>> = told
+        .lines()
+        .filter(|line| line.starts_with("id="))
+        .map(|line| {
+            line.split(' ').filter(|word| word.starts_with("idle=") || word.starts_with("cmd=")).collect()
+        })
+        .collect();
+    assert_eq!(found, [["idle=7", "cmd=NULL"], ["idle=4", "cmd=acl|whoami"], ["idle=0", "cmd=client|list"]]);
 }

@@ -298,7 +298,8 @@ fn the_connection() {
         ("CLIENT NO-EVICT on", "+OK¶"),
         (
             "CLIENT INFO",
-            "$92¶id=1 addr=10.0.0.9:40000 name=me age=0 flags=N db=0 user=default lib-name=x lib-ver= resp=2\n¶",
+            "$115¶id=1 addr=10.0.0.9:40000 name=me age=0 idle=0 flags=N db=0 cmd=client|info user=default resp=2 \
+             lib-name=x lib-ver=\n¶",
         ),
         ("CLIENT", "-ERR wrong number of arguments for 'client' command¶"),
         ("CLIENT SETNAME", "-ERR wrong number of arguments for 'client|setname' command¶"),
@@ -325,7 +326,8 @@ fn the_connection() {
         ("CLIENT GETNAME", "$-1¶"),
         (
             "CLIENT INFO",
-            "$89¶id=1 addr=10.0.0.9:40000 name= age=0 flags=N db=0 user=default lib-name= lib-ver= resp=2\n¶",
+            "$112¶id=1 addr=10.0.0.9:40000 name= age=0 idle=0 flags=N db=0 cmd=client|info user=default resp=2 \
+             lib-name= lib-ver=\n¶",
         ),
     ]);
 }

@@ -277,7 +277,8 @@ fn enter(
 ) {
     let at = (shared.clock)();
     let client = shared.clients.get(&state.connection).cloned().unwrap_or_default();
-    let client = connection::line(state.connection, &client, at).trim_end().to_owned();
+    let client =
+        connection::line(state.connection, &client, connection::now(shared, state)).trim_end().to_owned();
     shared.acl.log.add(log::Entry { count: 1, reason, in_multi, object, user, at, client });
 }
 

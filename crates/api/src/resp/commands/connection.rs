@@ -4,9 +4,12 @@ use super::super::acl::Denial;
 use super::super::{Client, ReadMode};
 use super::acl::authenticate;
 use super::*;
+use quorate_core::Time;
 use quorate_store::DEFAULT_USER;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
 
 const CLIENT: &[&str] = &["noscript", "loading", "stale"];
 
@@ -192,7 +195,8 @@ fn reset(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     call.state.identity = None;
     (call.state.read_mode, call.state.knows_more) = (call.shared.limits.read_mode, true);
     let client = client(call);
-    *client = Client { opened: client.opened, from: client.from, ..Client::default() };
+    let activity = Rc::clone(&client.activity);
+    *client = Client { opened: client.opened, from: client.from, activity, ..Client::default() };
     call.reply.resp3 = false;
     call.reply.simple("RESET");
     Ok(Step::Answered)
@@ -271,7 +275,7 @@ fn switch(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
 }
 
 fn info(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
-    let now = (call.shared.clock)();
+    let now = now(call.shared, call.state);
     let id = call.state.connection;
     let text = line(id, client(call), now);
     call.reply.verbatim(&text);
@@ -279,7 +283,7 @@ fn info(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
 }
 
 fn list(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
-    let now = (call.shared.clock)();
+    let now = now(call.shared, call.state);
     let clients = &call.shared.clients;
     let text: String = if args.len() == 2 {
         clients.iter().map(|(id, client)| line(*id, client, now)).collect()
@@ -352,16 +356,24 @@ fn kill(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     Ok(if ends_own { Step::Close } else { Step::Answered })
 }
 
-pub(super) fn line(id: u64, client: &Client, now: std::time::Duration) -> String {
+/// The present as the clock of ages tells it, and when this connection's request was read, from which others' last ones
+/// are told.
+pub(super) fn now(shared: &Resp, state: &State) -> (Duration, Time) {
+    ((shared.clock)(), state.activity.at.get())
+}
+
+pub(super) fn line(id: u64, client: &Client, (wall, now): (Duration, Time)) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     format!(
-        "id={id} addr={} name={} age={} flags=N db=0 user={} lib-name={} lib-ver={} resp={}\n",
+        "id={id} addr={} name={} age={} idle={} flags=N db=0 cmd={} user={} resp={} lib-name={} lib-ver={}\n",
         client.from.map_or_else(|| "?".to_owned(), |from| from.to_string()),
         text(&client.name),
-        now.saturating_sub(client.opened).as_secs(),
+        wall.saturating_sub(client.opened).as_secs(),
+        now.since(client.activity.at.get()).as_secs(),
+        Some(client.activity.command.get()).filter(|name| !name.is_empty()).unwrap_or("NULL"),
         text(client.user()),
+        if client.resp3 { 3 } else { 2 },
         text(&client.library),
         text(&client.library_version),
-        if client.resp3 { 3 } else { 2 },
     )
 }
