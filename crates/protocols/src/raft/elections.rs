@@ -201,7 +201,8 @@ impl Replica {
             if self.voted.is_none() {
                 self.voted = Some(from);
                 self.persist_term(cx);
-                self.expecting = true;
+                // Where it is known who leads, nothing has to wait: this question is late.
+                self.expecting = self.leader.is_none();
             }
             // It is given time to win.
             let patience = self.monitor.restart(cx.now(), cx.random());
