@@ -1,5 +1,7 @@
 //! Switches that weaken one safety rule on purpose, so that a test can show that a checker notices.
 //!
+//! Those named `"narrow/…"` weaken nothing: they make a bound narrow that runs would not reach, and all goes well.
+//!
 //! Compiled in only with the `mutations` feature, which no shipped binary has; without it [`active`] is the
 //! constant `false` and costs nothing. A mutation is a name such as `"lease/no-drift-margin"`; the flipped release
 //! of a message type is `"now/MESSAGE-KIND"`.

@@ -4,7 +4,7 @@
 
 use quorate_check::{MILLISECOND, Nanos, SECOND, linearizability};
 use quorate_core::mutation;
-use quorate_protocols::registry::named;
+use quorate_protocols::registry::{self, named};
 use quorate_sim::scenario::play;
 use quorate_sim::{Options, caught};
 
@@ -103,6 +103,19 @@ fn a_group_begins_with_the_state_of_another_as_if_it_were_no_position() {
     let options = Options { founded: true, ..Options::default() };
     for protocol in ["multipaxos", "raft"] {
         search(protocol, "state/founded-at-zero", options.clone(), 0, |_| true);
+    }
+}
+
+/// Runs have few clients, and a session has room for 16,384 writes. With room for two, most wait until others are
+/// answered.
+#[test]
+fn writes_that_a_session_has_no_room_for_are_served_when_it_has() {
+    for entry in registry::all() {
+        let nodes =
+            entry.capabilities.min_nodes.max(Options::default().nodes.min(entry.capabilities.max_nodes));
+        let options = Options { nodes, clients: 40, ..Options::default() };
+        let found = caught(entry.protocol, "narrow/session", &options, 20).expect("valid options");
+        assert!(found.is_none(), "{}: {found:?}", entry.name);
     }
 }
 
