@@ -19,7 +19,7 @@ use quorate_node::backup::{BackupError, Header, Reader, Writer};
 use quorate_node::founding::{self, Founding, Survivor};
 use quorate_node::parse_cluster;
 use quorate_runtime::AnyProtocol;
-use quorate_store::Command;
+use quorate_store::{Command, DEFAULT_USER, Reply, User};
 use serde::Deserialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -309,9 +309,36 @@ fn replace_users(state: &mut Replicated, users: &FirstUsers) -> Result<(), Failu
 }
 
 fn make(founding: &Founding, state: Replicated, cluster: u64) -> Result<(), Failure> {
+    refuse_to_lose_users(founding.protocol, &state)?;
     founding
         .found(state, cluster)
         .map_err(|error| Failure { code: serve::code(&error), message: error.to_string() })
+}
+
+/// Where a protocol cannot keep users, a cluster that had some would let everybody do everything.
+fn refuse_to_lose_users(protocol: &dyn AnyProtocol, state: &Replicated) -> Result<(), Failure> {
+    if protocol.capabilities().multi_key {
+        return Ok(());
+    }
+    let open = User::initial_default();
+    match Reply::from_bytes(state.read_now(&Command::Users.to_bytes())) {
+        Ok(Reply::Users { users, .. })
+            if users.iter().all(|(name, user)| name == DEFAULT_USER && is_like(user, &open)) =>
+        {
+            Ok(())
+        }
+        _ => Err(Failure::wrong(format!(
+            "the data have users, and {} executes commands on one key only, so it cannot keep them: everybody could do \
+             everything. Choose a protocol that orders all writes, such as multipaxos, or take the keys alone: quorate \
+             export --backup FILE, and quorate import",
+            protocol.name()
+        ))),
+    }
+}
+
+/// Whether they may do the same, and are known by the same.
+fn is_like(one: &User, other: &User) -> bool {
+    User { created: other.created, ..one.clone() } == *other
 }
 
 /// What was made, and how to go on.
@@ -467,7 +494,35 @@ fn shown(
 mod tests {
     use std::io::{Error, ErrorKind};
 
-    use super::{broke_off, date_and_time};
+    use bytes::Bytes;
+    use quorate_blocks::state::Replicated;
+    use quorate_core::Wall;
+    use quorate_protocols::registry;
+    use quorate_store::{Command, Store, UserRule};
+
+    use super::{broke_off, date_and_time, refuse_to_lose_users};
+
+    #[test]
+    fn what_has_users_is_restored_only_where_they_are_kept() {
+        let state = |rules: Vec<(&'static str, UserRule)>| {
+            let mut store = Store::new();
+            for (revision, (name, rule)) in (1..).zip(rules) {
+                let users = vec![(Bytes::from_static(name.as_bytes()), vec![rule])];
+                store.apply(&Command::SetUsers { users, if_none: false }, revision, Wall::ZERO);
+            }
+            Replicated::of(store)
+        };
+        let ends = |protocol: &str, rules| {
+            let end = refuse_to_lose_users(registry::named(protocol), &state(rules));
+            end.map_err(|failure| (failure.code, failure.message.contains(protocol)))
+        };
+        let closed = || vec![("default", UserRule::Disable)];
+        assert_eq!(ends("hermes", Vec::new()), Ok(()));
+        assert_eq!(ends("hermes", closed()), Err((2, true)));
+        assert_eq!(ends("hermes", vec![("shop", UserRule::Enable)]), Err((2, true)));
+        assert_eq!(ends("hermes", vec![("default", UserRule::Enable)]), Ok(()), "as it was");
+        assert_eq!(ends("epaxos", closed()), Ok(()));
+    }
 
     #[test]
     fn a_backup_that_breaks_off_tells_of_no_write() {
