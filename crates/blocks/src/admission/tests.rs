@@ -115,8 +115,14 @@ impl Story {
 
     fn sync(&mut self, node: NodeId) {
         let (disk, admission) = self.running.get_mut(&node).unwrap();
-        self.disks.insert(disk.clone(), admission.memory().clone());
+        let before = self.disks.insert(disk.clone(), admission.memory().clone());
+        let is_durable = admission.is_durable(admission.revision());
+        assert!(
+            !is_durable || before.as_ref() == Some(admission.memory()),
+            "what has changed is not durable yet"
+        );
         admission.on_durable(admission.revision());
+        assert!(admission.may_speak());
     }
 
     fn state(&mut self, node: NodeId) -> String {
@@ -603,6 +609,22 @@ fn a_disk_that_was_never_admitted_gives_way_to_another() {
     ));
 }
 
+/// A change of the group in which it takes no part says nothing of its disk, and it is not stopped by whoever has not
+/// heard of its new one yet.
+#[test]
+fn a_disk_that_was_never_admitted_gives_way_to_another_after_a_change_of_the_group() {
+    tell(&format!(
+        "{THREE}
+         start 4 d join = waits for 2 of 1 2 3
+         4>1 = ok, 4 waits for 1 of 2 3
+         group 1 7 1 2
+         crash 4
+         start 4 empty join = waits for 2 of 1 2 3
+         1>4 = ok
+         4>1 = ok, 4 waits for 1 of 2"
+    ));
+}
+
 #[test]
 fn a_disk_is_replaced_when_every_other_voter_has_done_so() {
     tell(&format!(
@@ -1000,6 +1022,13 @@ fn an_id_of_which_only_retired_disks_are_known_counts_as_admitted_nowhere() {
     let mut admission = Admission::start(id("1"), memory.clone(), 1, group).unwrap();
     admission.set_group(7, group, group);
     assert_eq!((admission.revision(), &admission.memory().peers), (1, &memory.peers));
+}
+
+#[test]
+fn starts_that_are_remembered_are_bounded() {
+    let first = DiskLife { disk: DiskId(1), life: 0, starts: Vec::new() };
+    let life = (1..=100).fold(first, DiskLife::next);
+    assert_eq!((life.life, life.starts.len(), life.starts.last()), (100, STARTS, Some(&100)));
 }
 
 #[test]
