@@ -518,3 +518,6 @@ impl Intake {
         *self = Intake { disk_full: self.disk_full, ..Intake::new(self.me.into(), self.max_bytes) };
     }
 }
+
+#[cfg(test)]
+mod tests;
