@@ -460,6 +460,44 @@ fn a_write_that_was_sent_is_not_repeated_in_another_session() {
     assert!(matches!(told.next(), Some((2, Outcome::Done(_)))) && told.next().is_none());
 }
 
+/// The same number may be another write's there: of the proxy before a restart, or of a session that has ended.
+#[test]
+fn what_is_said_to_another_incarnation_or_of_another_session_says_nothing() {
+    let mut pair = Pair::new();
+    let asks = |pair: &mut Pair| {
+        pair.step(|proxy, cx| proxy.on_batch_end(cx));
+        let asks = std::mem::take(&mut pair.out.messages).into_iter();
+        asks.map(|outgoing| match outgoing.message {
+            Say::Client(Message::Ask(ask)) => ask,
+            other => panic!("{other:?} is no ask"),
+        })
+        .collect::<Vec<_>>()
+    };
+    pair.ask(1, Access::Write);
+    let nonce = asks(&mut pair)[0].nonce;
+    for (nonce, session, sent) in [(nonce + 1, 4, vec![]), (nonce, 5, vec![(5, 1)]), (nonce, 6, vec![])] {
+        pair.answer(Message::Opened { nonce, session });
+        let numbers = |ask: Ask| ask.writes.into_iter().map(move |(seq, _)| (ask.session, seq));
+        assert_eq!(asks(&mut pair).into_iter().flat_map(numbers).collect::<Vec<_>>(), sent);
+    }
+    let outcomes =
+        |pair: &mut Pair| pair.out.replies.drain(..).map(|told| told.request.0).collect::<Vec<_>>();
+    for (nonce, session, told) in [(nonce + 1, 5, vec![]), (nonce, 4, vec![]), (nonce, 5, vec![1])] {
+        if told.is_empty() {
+            pair.answer(Message::Expired { nonce, session });
+        }
+        let writes = vec![(1, Reply::Integer(1).encoded().into())];
+        pair.answer(Message::Answer { nonce, session, applied: 1, writes, slots: vec![], reads: vec![] });
+        assert_eq!(outcomes(&mut pair), told, "{nonce} {session}");
+    }
+    pair.ask(2, Access::Read);
+    let id = asks(&mut pair)[0].reads[0].0;
+    for (nonce, again) in [(nonce + 1, 0), (nonce, 1)] {
+        pair.answer(Message::Refused { nonce, reads: vec![id], leader: NodeId::new(1) });
+        assert_eq!(asks(&mut pair).iter().map(|ask| ask.reads.len()).sum::<usize>(), again);
+    }
+}
+
 #[test]
 fn a_session_is_refreshed_when_nothing_was_written_for_a_while() {
     let mut pair = Pair::new();
