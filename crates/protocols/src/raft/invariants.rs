@@ -7,7 +7,7 @@ use super::replica::{Replica, Role};
 pub(super) fn check(replica: &Replica) {
     replica.log.entries.check();
     replica.near.batches.check();
-    let Replica { term, voted, leader, log, role, me, .. } = replica;
+    let Replica { term, voted, leader, log, role, me, expecting, .. } = replica;
     let ReplicatedLog { entries, committed, state, .. } = log;
     let next = entries.get(state.applied() + 1).filter(|_| state.applied() < *committed);
     let waits = next.is_some_and(|held| held.entry.value.whole().is_none());
@@ -17,6 +17,8 @@ pub(super) fn check(replica: &Replica) {
         "what is committed is kept or executed"
     );
     assert!(entries.last().1 <= *term, "an entry of a term that is yet to come");
+    let knows_another = leader.is_some_and(|leader| leader != *me);
+    assert!(!(*expecting && knows_another), "whoever knows who leads does not wait to hear it");
     match role {
         Role::Follower => {}
         Role::PreCandidate { term: stayed, .. } => {
