@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_core::{
-    Access, Answered, Class, Context, Failure, Instant, Machine, Manage, Mark, NodeId, NodeSet, Outbox,
-    Outcome, ProcessId, Proxy, ProxyId, Random, Release, Request, RequestId, Saved, Time, Wall, Wire,
-    wire_enum,
+    Access, Answered, Class, Context, Failure, Instant, Machine, Manage, Mark, Member, Members, NodeId,
+    NodeSet, Outbox, Outcome, ProcessId, Proxy, ProxyId, Random, Release, Request, RequestId, Saved, Time,
+    Wall, Wire, wire_enum,
 };
 use quorate_store::{Command, CommandError, Condition, Expiry, Reply};
 
@@ -495,6 +495,11 @@ fn what_is_said_to_another_incarnation_or_of_another_session_says_nothing() {
     for (nonce, again) in [(nonce + 1, 0), (nonce, 1)] {
         pair.answer(Message::Refused { nonce, reads: vec![id], leader: NodeId::new(1) });
         assert_eq!(asks(&mut pair).iter().map(|ask| ask.reads.len()).sum::<usize>(), again);
+    }
+    for (nonce, version, is_news) in [(nonce + 1, 3, false), (nonce, 3, true), (nonce, 2, false)] {
+        let nodes = [(NodeId::new(1).expect("an id"), Member { address: String::new(), voter: true })].into();
+        pair.answer(Message::Members { nonce, members: Members { version, nodes } });
+        assert_eq!(pair.out.members.take().is_some(), is_news);
     }
 }
 
