@@ -15,7 +15,7 @@ use certificates::{Certificates, TIMEOUT, connect, prepare, said_at, start};
 use quorate_client::{Client, Login};
 use quorate_tls::issue::{Issued, Owner};
 use quorate_tls::{ClientCredentials, Process};
-use support::{Cluster, PATIENCE, wait_for};
+use support::{Cluster, Connection, Node, PATIENCE, Resp, wait_for};
 
 /// What a program says and how it ends.
 fn run(command: &mut Command) -> (Option<i32>, String) {
@@ -487,4 +487,30 @@ fn a_file_of_users_that_is_wrong_is_refused_with_the_line() {
         let said = cluster.nodes[0].said();
         assert!(said.contains(expected) && !said.contains("hidden"), "{said}");
     }
+}
+
+#[test]
+fn who_is_shut_out_stays_so_where_a_node_comes_back_alone() {
+    // Without another write behind it, the log alone does not tell that the last change was committed.
+    let mut cluster = Cluster::start(3, "multipaxos");
+    let ask = |resp: &str, words: &[&[u8]]| Connection::open(resp).and_then(|mut node| node.call(words));
+    let first = cluster.nodes[0].resp.clone();
+    ask(&first, &[b"SET", b"secret", b"42"]).unwrap();
+    ask(&first, &[b"ACL", b"SETUSER", b"root", b"on", b">password", b"~*", b"+@all"]).unwrap();
+    ask(&first, &[b"ACL", b"SETUSER", b"default", b"off"]).unwrap();
+    let is_refused = |reply: &Resp| matches!(reply, Resp::Error(why) if why.starts_with("NOAUTH"));
+    for node in &cluster.nodes {
+        let refused = || ask(&node.resp, &[b"GET", b"secret"]).ok().filter(is_refused);
+        wait_for("a node that has executed the change", refused);
+    }
+    cluster.nodes.iter_mut().for_each(Node::kill);
+    cluster.nodes[0].start();
+    let mut alone = wait_for("a node that accepts", || Connection::open(&first).ok());
+    for words in [[&b"CLIENT"[..], b"READMODE", b"local"], [b"QUORATE", b"BACKUP", b"BEGIN"]] {
+        let reply = alone.call(&words).unwrap();
+        let refused = matches!(&reply, Resp::Error(why) if why.starts_with("CLUSTERDOWN"));
+        assert!(refused, "{reply:?}");
+    }
+    cluster.nodes[1].start();
+    wait_for("a majority", || ask(&first, &[b"GET", b"secret"]).ok().filter(is_refused));
 }

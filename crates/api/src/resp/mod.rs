@@ -346,6 +346,14 @@ impl Frontend for Resp {
         Described { command: session.command(ticket), client }
     }
 
+    fn user_changes(&self, node: &dyn NodeView) -> Option<u64> {
+        acl::changes(node)
+    }
+
+    fn remember_users(&mut self, changes: u64) {
+        self.acl.remember(changes);
+    }
+
     fn samples(&self) -> Vec<Sample> {
         self.stats.samples()
     }

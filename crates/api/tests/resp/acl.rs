@@ -3,6 +3,7 @@
 use quorate_api::resp::{Limits, parse_users};
 use quorate_core::Wire;
 use quorate_core::{Access, Outcome};
+use quorate_node::frontend::Frontend;
 use quorate_store::{Command, Reply};
 
 use crate::harness::{Connection, Node, timed_out};
@@ -482,6 +483,24 @@ fn a_process_without_a_state_asks_the_group_who_the_users_are() {
     proxy.end(&mut connection, ticket, timed_out());
     let told = String::from_utf8(proxy.settle(&mut connection)).unwrap();
     assert!(told.starts_with("-CLUSTERDOWN no majority has answered who the users are"), "{told}");
+}
+
+#[test]
+fn a_state_in_which_users_were_changed_less_often_than_before_the_start_does_not_tell_who_they_are() {
+    let (mut group, mut node) = (Node::new(), Node::new());
+    let mut op = group.connect();
+    ask(&mut group, &mut op, "ACL SETUSER default -get");
+    node.resp.remember_users(1);
+    let mut connection = node.connect();
+    node.send(&mut connection, b"GET k\r\n");
+    let (ticket, request) = connection.asked.pop_front().unwrap();
+    assert_eq!(Command::from_bytes(request.command), Ok(Command::Users));
+    node.end(&mut connection, ticket, timed_out());
+    let told = String::from_utf8(node.settle(&mut connection)).unwrap();
+    assert!(told.starts_with("-CLUSTERDOWN no majority has answered who the users are"), "{told}");
+    // It has come as far.
+    std::mem::swap(&mut node.store, &mut group.store);
+    assert!(ask(&mut node, &mut connection, "GET k").starts_with("-NOPERM"));
 }
 
 #[test]

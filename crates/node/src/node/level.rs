@@ -1,5 +1,6 @@
 //! The feature level of the group: a level that was raised is durable in the data directory before anything comes of
-//! it, and a new cluster begins with the newest.
+//! it, and a new cluster begins with the newest. Likewise how often users have been changed: what a replica has executed
+//! it may not know when it starts again, and must not judge by the users of before.
 
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use super::housekeeping::OWN;
 use crate::error::NodeError;
 use crate::frontend::Frontend;
 use crate::storage::LevelMark;
+use crate::view::View;
 
 /// The request for the first level; other requests of the node have other numbers.
 const FIRST: RequestId = RequestId(OWN + 1);
@@ -44,6 +46,7 @@ impl<F: Frontend> Loop<F> {
     /// have asked for leaves: what belongs to a level is neither answered, sent nor written before the directory is
     /// marked with it. The loop waits for the disk here, once for each level, and not for one that hangs.
     pub(super) fn follow_level(&mut self, now: Time) -> Result<(), NodeError> {
+        self.follow_users()?;
         let Some(level) = self.machines.level().filter(|level| *level > self.levels.level) else {
             return Ok(());
         };
@@ -61,8 +64,20 @@ impl<F: Frontend> Loop<F> {
         Ok(())
     }
 
-    /// The level that this node's directory was marked with when it was opened.
+    /// Marks the directory with the changes of users that the replica has executed.
+    fn follow_users(&mut self) -> Result<(), NodeError> {
+        let view = View { machines: &self.machines, constants: &self.constants, transport: &self.transport };
+        let Some(mark) = &mut self.levels.mark else { return Ok(()) };
+        let changes = self.clients.user_changes(&view).unwrap_or(0);
+        match mark.raise_users(changes, admission::PATIENCE).map_err(NodeError::LogFailed)? {
+            true => Ok(()),
+            false => Err(NodeError::DiskHangs { patience: admission::PATIENCE }),
+        }
+    }
+
+    /// The level that this node's directory was marked with when it was opened, and the changes of users.
     pub(super) fn begin_levels(&mut self, now: Time) -> Result<(), NodeError> {
+        self.clients.remember_users(self.levels.mark.as_ref().map_or(0, LevelMark::users));
         self.transport.raise_level(self.levels.level, now);
         self.follow_level(now)
     }

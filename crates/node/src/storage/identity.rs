@@ -26,6 +26,8 @@ use super::files::Dir;
 use super::{founding, memo, segment, snapshot};
 
 pub(super) const NAME: &str = "identity";
+/// The directory's random number, and how often users have been changed.
+const USERS: &str = "users";
 const LOCK: &str = "lock";
 /// Of a directory whose group is above the first feature level.
 const FORMAT: u32 = 4;
@@ -84,12 +86,7 @@ impl Identity {
 
     /// Writes the file: the directory is complete from then on.
     pub(super) fn publish(&self, dir: &Dir) -> Result<(), Failure> {
-        let text = self.text();
-        let unfinished = format!("{NAME}.tmp");
-        let file = dir.create(&unfinished)?;
-        file.write_slice(text.as_bytes(), 0)?;
-        file.sync()?;
-        dir.publish(&unfinished, NAME)
+        publish(dir, NAME, &self.text())
     }
 
     /// Reads the file; `None` if there is none and the directory is new or was never completed. Refused if it was to
@@ -210,10 +207,21 @@ impl Identity {
     }
 }
 
-/// Marks a data directory with the feature level of its group, so that no build opens it that does not know that.
+/// Replaces a file of the directory, durably and as a whole.
+fn publish(dir: &Dir, name: &str, text: &str) -> Result<(), Failure> {
+    let unfinished = format!("{name}.tmp");
+    let file = dir.create(&unfinished)?;
+    file.write_slice(text.as_bytes(), 0)?;
+    file.sync()?;
+    dir.publish(&unfinished, name)
+}
+
+/// Marks a data directory with the feature level of its group, so that no build opens it that does not know that; and
+/// with how often users have been changed, so that nobody is judged by older ones after a restart.
 pub struct LevelMark {
     dir: Dir,
     identity: Identity,
+    users: u64,
 }
 
 impl fmt::Debug for LevelMark {
@@ -224,7 +232,28 @@ impl fmt::Debug for LevelMark {
 
 impl LevelMark {
     pub(super) fn new(dir: Dir, identity: Identity) -> LevelMark {
-        LevelMark { dir, identity }
+        // Without the file, or the directory's number in it, nothing is known of users.
+        let text = dir.open(USERS).and_then(|file| file.read_all()).unwrap_or_default();
+        let words = str::from_utf8(&text).ok().and_then(|text| text.trim_end().split_once(' '));
+        let own = words.filter(|(disk, _)| *disk == format!("{:032x}", identity.disk));
+        let users = own.and_then(|(_, changes)| changes.parse().ok()).unwrap_or(0);
+        LevelMark { dir, identity, users }
+    }
+
+    /// How often users had been changed, at least, as the directory is marked.
+    pub fn users(&self) -> u64 {
+        self.users
+    }
+
+    /// Marks it with more changes of users, as [`raise`](LevelMark::raise) does with a level.
+    pub fn raise_users(&mut self, changes: u64, patience: Duration) -> Result<bool, Failure> {
+        if changes <= self.users {
+            return Ok(true);
+        }
+        let (dir, text) = (self.dir.clone(), format!("{:032x} {changes}\n", self.identity.disk));
+        let raised = self.within(patience, move || publish(&dir, USERS, &text))?;
+        self.users = if raised { changes } else { self.users };
+        Ok(raised)
     }
 
     /// The level that the directory is marked with.
@@ -239,18 +268,29 @@ impl LevelMark {
             return Ok(true);
         }
         let identity = Identity { level, ..self.identity.clone() };
-        let (done, outcome) = mpsc::channel();
         let (other, dir) = (identity.clone(), self.dir.clone());
+        let raised = self.within(patience, move || other.publish(&dir))?;
+        if raised {
+            self.identity = identity;
+        }
+        Ok(raised)
+    }
+
+    /// Writes in a thread, since a disk may hang. False if it needs more time.
+    fn within(
+        &self,
+        patience: Duration,
+        publish: impl FnOnce() -> Result<(), Failure> + Send + 'static,
+    ) -> Result<bool, Failure> {
+        let (done, outcome) = mpsc::channel();
         let thread = thread::Builder::new().name("level".to_owned());
-        let thread = thread.spawn(move || drop(done.send(other.publish(&dir))));
+        let thread = thread.spawn(move || drop(done.send(publish())));
         thread.map_err(|error| Failure::new("start a thread to write", self.dir.path(NAME), error))?;
         match outcome.recv_timeout(patience) {
-            Ok(published) => published?,
-            Err(RecvTimeoutError::Timeout) => return Ok(false),
+            Ok(published) => published.map(|()| true),
+            Err(RecvTimeoutError::Timeout) => Ok(false),
             Err(RecvTimeoutError::Disconnected) => panic!("a thread ends without a word"),
         }
-        self.identity = identity;
-        Ok(true)
     }
 }
 
@@ -275,6 +315,7 @@ pub(super) fn remove_unfinished(dir: &Dir) -> Result<(), Failure> {
     for name in dir.list()? {
         let stem = name.strip_suffix(".tmp").unwrap_or("");
         let ours = stem == NAME
+            || stem == USERS
             || memo::is_memo(stem)
             || segment::index_of(stem).is_some()
             || snapshot::sequence_of(stem).is_some();

@@ -128,9 +128,23 @@ pub(super) struct Acl {
     knows: bool,
     /// The turn of the node's loop in which that was looked at.
     turn: Option<u64>,
+    /// How often users had been changed before the process started, at least.
+    least: u64,
     /// The users that a new cluster begins with, as far as this process has been told.
     first: Option<FirstUsers>,
     pub(super) log: Log,
+}
+
+fn read(node: &dyn NodeView, command: &Command) -> Option<Reply> {
+    Reply::from_bytes(node.read(&command.to_bytes())?).ok()
+}
+
+/// How often users have been changed in the node's own state, if it has one.
+pub(super) fn changes(node: &dyn NodeView) -> Option<u64> {
+    match read(node, &Command::UserChanges)? {
+        Reply::Integer(changes) => Some(changes as u64),
+        _ => None,
+    }
 }
 
 impl Acl {
@@ -143,6 +157,7 @@ impl Acl {
             changed: None,
             knows: false,
             turn: None,
+            least: 0,
             first,
             log: Log::default(),
         };
@@ -157,18 +172,23 @@ impl Acl {
             return;
         }
         self.turn = turn;
-        let read = |command: &Command| Reply::from_bytes(node.read(&command.to_bytes())?).ok();
         let tells = node.is_member() && (self.knows || node.knows_users());
-        let own = tells.then(|| read(&Command::UserChanges)).flatten();
-        // A state that has yet to come as far as what the group has told does not count.
-        let Some(Reply::Integer(changes)) = own else { return self.knows = false };
-        self.knows |= changes as u64 >= self.changes && (self.told.is_some() || !node.catches_up());
+        // A state that has yet to come as far as what the group has told, or as it was itself before the process
+        // started, does not count.
+        let Some(own) = tells.then(|| changes(node)).flatten() else { return self.knows = false };
+        let least = self.changes.max(self.least);
+        self.knows |= own >= least && (self.told.is_some() || !node.catches_up());
         if self.knows
-            && changes as u64 != self.changes
-            && let Some(Reply::Users { changes, users }) = read(&Command::Users)
+            && own != self.changes
+            && let Some(Reply::Users { changes, users }) = read(node, &Command::Users)
         {
             self.learn(changes, users);
         }
+    }
+
+    /// Users had been changed so often before the process started, at least.
+    pub(super) fn remember(&mut self, changes: u64) {
+        self.least = changes;
     }
 
     /// Learns from the group, which has told it now or later than that moment.

@@ -92,6 +92,23 @@ fn a_directory_of_another_cluster_node_protocol_or_durability_is_refused() {
 }
 
 #[test]
+fn a_directory_is_marked_with_how_often_users_have_been_changed() {
+    let (scratch, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (options, others) = (options_in(&scratch), options_in(&other));
+    let mut opened = open_quietly(&options).unwrap();
+    assert_eq!(opened.mark.users(), 0);
+    for changes in [7, 3] {
+        assert!(opened.mark.raise_users(changes, Duration::from_secs(600)).unwrap());
+    }
+    drop(opened);
+    assert_eq!(open_quietly(&options).unwrap().mark.users(), 7);
+    // Another directory's says nothing here.
+    drop(open_quietly(&others).unwrap());
+    std::fs::copy(options.directory.join("users"), others.directory.join("users")).unwrap();
+    assert_eq!(open_quietly(&others).unwrap().mark.users(), 0);
+}
+
+#[test]
 fn a_directory_is_marked_with_the_level_of_its_group_and_refused_where_that_is_not_known() {
     let level = |number| FeatureLevel::new(number).unwrap();
     let unknown = level(FeatureLevel::NEWEST.get() + 1);
