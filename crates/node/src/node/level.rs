@@ -1,6 +1,6 @@
 //! The feature level of the group: a level that was raised is durable in the data directory before anything comes of
-//! it, and a new cluster begins with the newest. Likewise how often users have been changed: what a replica has executed
-//! it may not know when it starts again, and must not judge by the users of before.
+//! it, and a new cluster begins with the newest. Likewise how often users have been changed: a replica that starts
+//! again may not know what it has executed, and must not judge by the users of before.
 
 use std::time::Duration;
 
