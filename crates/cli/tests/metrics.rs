@@ -209,7 +209,7 @@ fn info_has_the_fields_that_the_document_lists_and_counts() {
     }
     assert!(matches!(connection.call(&[b"HGET", b"a", b"f"]).unwrap(), Resp::Error(_)));
     let sections = documented_sections();
-    assert_eq!(sections.len(), 8, "{sections:?}");
+    assert_eq!(sections.len(), 10, "{sections:?}");
     for (name, documented) in sections {
         let fields = section(&mut connection, name);
         let found: BTreeSet<_> = fields.keys().map(String::as_str).collect();
