@@ -244,7 +244,7 @@ impl Walls {
         let clocks = [(own.me, (own.wall, own.wall))].into_iter().chain(clocks);
         let off = clocks.filter_map(|(node, shows)| Some((node, words(shows, supported)?)));
         let off: Vec<String> = off.map(|(node, words)| format!("node {node}'s is {words}")).collect();
-        (!off.is_empty()).then(|| format!("{} of those of a majority", off.join(", ")))
+        (!off.is_empty()).then(|| format!("{}, by the clocks of a majority", off.join(", ")))
     }
 }
 
@@ -420,13 +420,13 @@ mod tests {
         let day = 86_400_000;
         assert_eq!(told(day, [day + 400, day - 400], 100), None);
         let ahead = told(day + 60_500, [day, day], 100).unwrap();
-        assert_eq!(ahead, "node 1's is 60.48 s ahead of those of a majority");
+        assert_eq!(ahead, "node 1's is 60.48 s ahead, by the clocks of a majority");
         let others = told(day, [day, day + 5000], 100).unwrap();
-        assert_eq!(others, "node 3's is 4.98 s ahead of those of a majority");
+        assert_eq!(others, "node 3's is 4.98 s ahead, by the clocks of a majority");
         let others = told(day, [day - 5000, day], 100).unwrap();
-        assert_eq!(others, "node 2's is 4.98 s behind of those of a majority");
+        assert_eq!(others, "node 2's is 4.98 s behind, by the clocks of a majority");
         let both = told(day, [day - 5000, day + 5000], 100).unwrap();
-        assert_eq!(both, "node 2's is 4.98 s behind, node 3's is 5 s ahead of those of a majority");
+        assert_eq!(both, "node 2's is 4.98 s behind, node 3's is 5 s ahead, by the clocks of a majority");
         assert_eq!(told(day, [day, day + 5000], 11_000), None, "node 3 has been silent for long");
     }
 }

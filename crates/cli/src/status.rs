@@ -529,7 +529,7 @@ hermes,raft 1/2 1/2: feature level 1
             });
             serde_json::from_value(status).unwrap()
         };
-        let off = "node 1's is 3600 s ahead of those of a majority";
+        let off = "node 1's is 3600 s ahead, by the clocks of a majority";
         let nodes = [node(1, None), node(2, Some(off)), node(3, Some(off))];
         let line = clocks(&nodes.iter().collect::<Vec<_>>());
         assert_eq!(line, Some(format!("warning: a wall clock is off, node 2 says: {off}")));
