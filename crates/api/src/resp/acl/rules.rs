@@ -7,7 +7,7 @@ use bytes::Bytes;
 use quorate_store::glob::PATTERN_LIMIT;
 use quorate_store::{CommandError, CommandRule, KeyRule, PasswordHash, Permissions, User, UserRule};
 
-use super::super::commands::named;
+use super::super::commands::{lookup, named};
 use super::{CATEGORIES, hash};
 
 /// A user's name is a part of every listing.
@@ -126,27 +126,21 @@ fn keys(read: bool, write: bool, pattern: &[u8]) -> Result<UserRule, String> {
 }
 
 fn commands(allow: bool, name: &[u8]) -> Result<UserRule, String> {
-    let unknown = || "Unknown command or category name in ACL".to_owned();
     let name = name.to_ascii_lowercase();
     let is_known = match name.strip_prefix(b"@") {
         Some(category) => CATEGORIES.iter().any(|known| known.as_bytes() == category),
-        None => {
-            let mut parts = name.splitn(2, |byte| *byte == b'|');
-            let spec = parts.next().and_then(named).ok_or_else(unknown)?;
-            let mut subs = parts.next().into_iter().flat_map(|rest| rest.splitn(2, |byte| *byte == b'|'));
-            match (subs.next().map(|sub| spec.subcommand(sub)), subs.next()) {
-                (Some(Some(_)), Some(_)) if allow => {
-                    return Err("Allowing first-arg of a subcommand is not supported".to_owned());
-                }
-                (None | Some(Some(_)), None) => true,
-                _ => false,
-            }
-        }
+        None => lookup(&name).is_some(),
     };
-    match is_known {
-        true => Ok(UserRule::Commands(CommandRule { allow, name: name.into() })),
-        false => Err(unknown()),
+    if is_known {
+        return Ok(UserRule::Commands(CommandRule { allow, name: name.into() }));
     }
+    let parts: Vec<_> = name.splitn(3, |byte| *byte == b'|').collect();
+    Err(match parts[..] {
+        [command, sub, _] if allow && named(command).is_some_and(|spec| spec.subcommand(sub).is_some()) => {
+            "Allowing first-arg of a subcommand is not supported".to_owned()
+        }
+        _ => "Unknown command or category name in ACL".to_owned(),
+    })
 }
 
 fn read_hash(hex: &[u8]) -> Result<PasswordHash, String> {

@@ -275,11 +275,10 @@ fn enter(
     state: &State,
     shared: &mut Resp,
 ) {
-    let at = (shared.clock)();
+    let now = connection::now(shared, state);
     let client = shared.clients.get(&state.connection).cloned().unwrap_or_default();
-    let client =
-        connection::line(state.connection, &client, connection::now(shared, state)).trim_end().to_owned();
-    shared.acl.log.add(log::Entry { count: 1, reason, in_multi, object, user, at, client });
+    let client = connection::line(state.connection, &client, now).trim_end().to_owned();
+    shared.acl.log.add(log::Entry { count: 1, reason, in_multi, object, user, at: now.0, client });
 }
 
 /// Lets the connection be a user's, if the password is right. The first word is the command, as it was sent.

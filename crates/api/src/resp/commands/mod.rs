@@ -190,6 +190,14 @@ pub(super) fn every() -> impl Iterator<Item = &'static Spec> {
     all().iter().flat_map(|spec| std::iter::once(*spec).chain(spec.subcommands))
 }
 
+/// The command or subcommand (`client|id`) of this name.
+pub(super) fn lookup(name: &[u8]) -> Option<&'static Spec> {
+    match name.iter().position(|byte| *byte == b'|') {
+        Some(bar) => named(&name[..bar])?.subcommand(&name[bar + 1..]),
+        None => named(name),
+    }
+}
+
 /// What a command is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {

@@ -112,14 +112,6 @@ fn names(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     Ok(Step::Answered)
 }
 
-/// The command or subcommand (`client|id`) of this name.
-fn lookup(name: &[u8]) -> Option<&'static Spec> {
-    match name.iter().position(|byte| *byte == b'|') {
-        Some(bar) => named(&name[..bar])?.subcommand(&name[bar + 1..]),
-        None => named(name),
-    }
-}
-
 /// How many names COMMAND INFO and COMMAND DOCS may be asked about: there are fewer commands, and what is said of each
 /// is long.
 const NAMES: usize = 256;
