@@ -19,7 +19,7 @@ use quorate_node::backup::{BackupError, Header, Reader, Writer};
 use quorate_node::founding::{self, Founding, Survivor};
 use quorate_node::parse_cluster;
 use quorate_runtime::AnyProtocol;
-use quorate_store::{Command, DEFAULT_USER, Reply, User};
+use quorate_store::{Command, DEFAULT_USER, User};
 use serde::Deserialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -321,19 +321,15 @@ fn refuse_to_lose_users(protocol: &dyn AnyProtocol, state: &Replicated) -> Resul
         return Ok(());
     }
     let open = User::initial_default();
-    match Reply::from_bytes(state.read_now(&Command::Users.to_bytes())) {
-        Ok(Reply::Users { users, .. })
-            if users.iter().all(|(name, user)| name == DEFAULT_USER && is_like(user, &open)) =>
-        {
-            Ok(())
-        }
-        _ => Err(Failure::wrong(format!(
-            "the data have users, and {} executes commands on one key only, so it cannot keep them: everybody could do \
-             everything. Choose a protocol that orders all writes, such as multipaxos, or take the keys alone: quorate \
-             export --backup FILE, and quorate import",
-            protocol.name()
-        ))),
+    if state.users().iter().all(|(name, user)| name == DEFAULT_USER && is_like(user, &open)) {
+        return Ok(());
     }
+    Err(Failure::wrong(format!(
+        "the data have users, and {} executes commands on one key only, so it cannot keep them: everybody could do \
+         everything. Choose a protocol that orders all writes, such as multipaxos, or take the keys alone: quorate \
+         export --backup FILE, and quorate import",
+        protocol.name()
+    )))
 }
 
 /// Whether they may do the same, and are known by the same.

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use quorate_core::mutation;
+use quorate_store::users::Users;
 use quorate_store::{CommandError, Store, UserRule};
 
 use super::{Origin, Replicated};
@@ -45,6 +46,11 @@ impl Replicated {
     /// ([`Store::replace_users`]).
     pub fn replace_users(&mut self, users: &[(Bytes, Vec<UserRule>)]) -> Result<(), CommandError> {
         self.store.replace_users(users)
+    }
+
+    /// The users that the data have.
+    pub fn users(&self) -> &Users {
+        self.store.users()
     }
 
     /// Of a protocol that has a store and no log: what another group may begin with.
