@@ -68,11 +68,6 @@ pub trait Frontend {
         None
     }
 
-    /// How often users have been changed in the node's own state, if it has some.
-    fn user_changes(&self, _node: &dyn NodeView) -> Option<u64> {
-        None
-    }
-
     /// Before anybody asks: users had been changed so often before the process started, at least. A state in which they
     /// were changed less often tells nothing about them.
     fn remember_users(&mut self, _changes: u64) {}

@@ -212,6 +212,11 @@ impl Machines {
         level::answer(self.read(&level::question())?)
     }
 
+    /// How often users have been changed in the replica's state, if there is a replica.
+    pub(crate) fn user_changes(&self) -> Option<u64> {
+        level::users_answer(self.read(&level::users_question())?)
+    }
+
     pub(crate) fn status(&self) -> Status {
         let mut status = self.process.status(self.clock.instant()).unwrap_or_else(|| Status {
             role: if self.waiting.is_some() { "waiting" } else { "proxy" },

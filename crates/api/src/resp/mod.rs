@@ -346,10 +346,6 @@ impl Frontend for Resp {
         Described { command: session.command(ticket), client }
     }
 
-    fn user_changes(&self, node: &dyn NodeView) -> Option<u64> {
-        acl::changes(node)
-    }
-
     fn remember_users(&mut self, changes: u64) {
         self.acl.remember(changes);
     }

@@ -1,4 +1,5 @@
-//! The feature level of the replicated state, for drivers, which know no commands of the store.
+//! The feature level of the replicated state, and how often its users were changed, for drivers, which know no commands
+//! of the store.
 
 use bytes::Bytes;
 use quorate_core::{FeatureLevel, Wire};
@@ -13,6 +14,19 @@ pub fn question() -> Bytes {
 pub fn answer(reply: Bytes) -> Option<FeatureLevel> {
     match Reply::from_bytes(reply) {
         Ok(Reply::Integer(number)) => FeatureLevel::new(u16::try_from(number).ok()?),
+        _ => None,
+    }
+}
+
+/// What a replica is asked for how often users have been changed.
+pub fn users_question() -> Bytes {
+    Command::UserChanges.to_bytes()
+}
+
+/// What it has answered.
+pub fn users_answer(reply: Bytes) -> Option<u64> {
+    match Reply::from_bytes(reply) {
+        Ok(Reply::Integer(changes)) => u64::try_from(changes).ok(),
         _ => None,
     }
 }

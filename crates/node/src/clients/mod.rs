@@ -133,11 +133,6 @@ impl<F: Frontend> Clients<F> {
         self.frontend.probes()
     }
 
-    /// How often users have been changed in the node's own state.
-    pub(crate) fn user_changes(&self, node: &dyn NodeView) -> Option<u64> {
-        self.frontend.user_changes(node)
-    }
-
     /// Nobody is to be judged by users that have been changed less often.
     pub(crate) fn remember_users(&mut self, changes: u64) {
         self.frontend.remember_users(changes);

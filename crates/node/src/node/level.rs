@@ -14,7 +14,6 @@ use super::housekeeping::OWN;
 use crate::error::NodeError;
 use crate::frontend::Frontend;
 use crate::storage::LevelMark;
-use crate::view::View;
 
 /// The request for the first level; other requests of the node have other numbers.
 const FIRST: RequestId = RequestId(OWN + 1);
@@ -66,9 +65,8 @@ impl<F: Frontend> Loop<F> {
 
     /// Marks the directory with the changes of users that the replica has executed.
     fn follow_users(&mut self) -> Result<(), NodeError> {
-        let view = View { machines: &self.machines, constants: &self.constants, transport: &self.transport };
         let Some(mark) = &mut self.levels.mark else { return Ok(()) };
-        let changes = self.clients.user_changes(&view).unwrap_or(0);
+        let changes = self.machines.user_changes().unwrap_or(0);
         match mark.raise_users(changes, admission::PATIENCE).map_err(NodeError::LogFailed)? {
             true => Ok(()),
             false => Err(NodeError::DiskHangs { patience: admission::PATIENCE }),

@@ -140,7 +140,7 @@ fn read(node: &dyn NodeView, command: &Command) -> Option<Reply> {
 }
 
 /// How often users have been changed in the node's own state, if it has one.
-pub(super) fn changes(node: &dyn NodeView) -> Option<u64> {
+fn changes(node: &dyn NodeView) -> Option<u64> {
     match read(node, &Command::UserChanges)? {
         Reply::Integer(changes) => Some(changes as u64),
         _ => None,
