@@ -17,7 +17,7 @@ use crate::config::Place;
 use crate::error::NodeError;
 use crate::guard::OpenedDisk;
 use crate::metrics::Metrics;
-use crate::storage::{self, Failure, LevelMark, Log, Options, SEGMENT_BYTES};
+use crate::storage::{self, DirectoryMark, Failure, Log, Options, SEGMENT_BYTES};
 
 /// A log that is open, and what was in it.
 pub(crate) struct Opened {
@@ -27,7 +27,7 @@ pub(crate) struct Opened {
     /// Its records are encoded.
     pub(crate) saved: Saved<Bytes>,
     pub(crate) disk: OpenedDisk,
-    pub(crate) mark: LevelMark,
+    pub(crate) mark: DirectoryMark,
 }
 
 /// Room for a snapshot, in bytes.

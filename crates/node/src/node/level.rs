@@ -13,7 +13,7 @@ use super::Loop;
 use super::housekeeping::OWN;
 use crate::error::NodeError;
 use crate::frontend::Frontend;
-use crate::storage::LevelMark;
+use crate::storage::DirectoryMark;
 
 /// The request for the first level; other requests of the node have other numbers.
 const FIRST: RequestId = RequestId(OWN + 1);
@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Levels {
     /// Of a node with a data directory.
-    mark: Option<LevelMark>,
+    mark: Option<DirectoryMark>,
     /// The highest level that was seen.
     level: FeatureLevel,
     /// From when on the first level is to be asked for, where the group may be new.
@@ -34,8 +34,8 @@ pub(super) struct Levels {
 
 impl Levels {
     /// `is_new`: this node is one of the members that a cluster begins with, and has never run before.
-    pub(super) fn new(mark: Option<LevelMark>, is_new: bool) -> Levels {
-        let level = mark.as_ref().map_or(FeatureLevel::FIRST, LevelMark::level);
+    pub(super) fn new(mark: Option<DirectoryMark>, is_new: bool) -> Levels {
+        let level = mark.as_ref().map_or(FeatureLevel::FIRST, DirectoryMark::level);
         Levels { mark, level, first: is_new.then_some(Time::ZERO) }
     }
 }
@@ -75,7 +75,7 @@ impl<F: Frontend> Loop<F> {
 
     /// The level that this node's directory was marked with when it was opened, and the changes of users.
     pub(super) fn begin_levels(&mut self, now: Time) -> Result<(), NodeError> {
-        self.clients.remember_users(self.levels.mark.as_ref().map_or(0, LevelMark::users));
+        self.clients.remember_users(self.levels.mark.as_ref().map_or(0, DirectoryMark::users));
         self.transport.raise_level(self.levels.level, now);
         self.follow_level(now)
     }

@@ -218,26 +218,26 @@ fn publish(dir: &Dir, name: &str, text: &str) -> Result<(), Failure> {
 
 /// Marks a data directory with the feature level of its group, so that no build opens it that does not know that; and
 /// with how often users have been changed, so that nobody is judged by older ones after a restart.
-pub struct LevelMark {
+pub struct DirectoryMark {
     dir: Dir,
     identity: Identity,
     users: u64,
 }
 
-impl fmt::Debug for LevelMark {
+impl fmt::Debug for DirectoryMark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LevelMark").field("level", &self.identity.level).finish_non_exhaustive()
+        f.debug_struct("DirectoryMark").field("level", &self.identity.level).finish_non_exhaustive()
     }
 }
 
-impl LevelMark {
-    pub(super) fn new(dir: Dir, identity: Identity) -> LevelMark {
+impl DirectoryMark {
+    pub(super) fn new(dir: Dir, identity: Identity) -> DirectoryMark {
         // Without the file, or the directory's number in it, nothing is known of users.
         let text = dir.open(USERS).and_then(|file| file.read_all()).unwrap_or_default();
         let words = str::from_utf8(&text).ok().and_then(|text| text.trim_end().split_once(' '));
         let own = words.filter(|(disk, _)| *disk == format!("{:032x}", identity.disk));
         let users = own.and_then(|(_, changes)| changes.parse().ok()).unwrap_or(0);
-        LevelMark { dir, identity, users }
+        DirectoryMark { dir, identity, users }
     }
 
     /// How often users had been changed, at least, as the directory is marked.
@@ -245,7 +245,7 @@ impl LevelMark {
         self.users
     }
 
-    /// Marks it with more changes of users, as [`raise`](LevelMark::raise) does with a level.
+    /// Marks it with more changes of users, as [`raise`](DirectoryMark::raise) does with a level.
     pub fn raise_users(&mut self, changes: u64, patience: Duration) -> Result<bool, Failure> {
         if changes <= self.users {
             return Ok(true);

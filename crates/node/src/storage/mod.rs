@@ -58,7 +58,7 @@ use writer::{Mode, Writer};
 
 pub use error::{Failure, StorageError};
 pub use founding::{Owner, found, owner};
-pub use identity::LevelMark;
+pub use identity::DirectoryMark;
 pub use log::{Log, LogStatus, Waker};
 pub use memo::{Memo, MemoWriter};
 
@@ -141,7 +141,7 @@ pub struct Opened {
     /// What is remembered of leases.
     pub leases: Memo,
     /// What to mark the directory with when the group's feature level rises.
-    pub mark: LevelMark,
+    pub mark: DirectoryMark,
 }
 
 /// Opens a replica's log, after a crash too: everything durable is in it, and nothing is cut but a torn tail.
@@ -160,7 +160,7 @@ pub fn open(options: &Options, waker: Waker) -> Result<Opened, StorageError> {
     let log = Log::start(kept, Some(lock), options.queue_bytes, waker)?;
     let Identity { cluster, disk, .. } = identity;
     let [admission, leases] = [memo::ADMISSION, memo::LEASES].map(|name| Memo::new(dir.clone(), name));
-    let mark = LevelMark::new(dir, identity);
+    let mark = DirectoryMark::new(dir, identity);
     Ok(Opened { cluster, restarted, snapshot, records, log, disk, admission, leases, mark })
 }
 

@@ -112,7 +112,8 @@ fn a_directory_is_marked_with_how_often_users_have_been_changed() {
 fn a_directory_is_marked_with_the_level_of_its_group_and_refused_where_that_is_not_known() {
     let level = |number| FeatureLevel::new(number).unwrap();
     let unknown = level(FeatureLevel::NEWEST.get() + 1);
-    let raise = |mark: &mut LevelMark, level| assert!(mark.raise(level, Duration::from_secs(600)).unwrap());
+    let raise =
+        |mark: &mut DirectoryMark, level| assert!(mark.raise(level, Duration::from_secs(600)).unwrap());
     for (durability, founded) in [(Durability::Os, None), (Durability::Os, Some(9)), (Durability::None, None)]
     {
         let scratch = tempfile::tempdir().unwrap();
