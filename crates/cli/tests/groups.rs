@@ -191,15 +191,10 @@ fn what_is_about_several_groups_is_refused_with_its_reason() {
         ("MGET k0 k3", "CROSSSLOT "),
         ("DEL k0 k3 k6", "CROSSSLOT "),
         ("WATCH a z", "CROSSSLOT "),
-        ("SCAN 0", "ERR SCAN is about all keys"),
-        ("KEYS *", "ERR KEYS is about all keys"),
-        ("DBSIZE", "ERR DBSIZE is about all keys"),
-        ("RANDOMKEY", "ERR RANDOMKEY is about all keys"),
-        ("FLUSHALL", "ERR FLUSHALL is about all keys"),
+        ("QUORATE BACKUP BEGIN", "ERR QUORATE BACKUP is about all keys at one moment"),
         ("CONFIG SET max-data 1gb", "ERR max-data bounds one group's data"),
         ("CLIENT READMODE sequential", "ERR groups (--groups) have no order in common"),
-        ("QUORATE BACKUP BEGIN", "ERR QUORATE BACKUP is about all keys"),
-        ("QUORATE BACKUP BEGIN LOCAL", "ERR QUORATE BACKUP is about all keys"),
+        ("QUORATE BACKUP BEGIN LOCAL", "ERR QUORATE BACKUP is about all keys at one moment"),
         ("QUORATE TRANSFER 1 GROUP 1", "ERR this protocol does not let its leader be chosen"),
         ("QUORATE MEMBER REMOVE 1", "ERR the members and rosters of several groups"),
     ] {
@@ -218,6 +213,10 @@ fn what_is_about_several_groups_is_refused_with_its_reason() {
     assert_eq!(call("SET z 2"), Resp::Simple("QUEUED".into()));
     let Resp::Error(said) = call("EXEC") else { panic!("a transaction of two groups was executed") };
     assert!(said.starts_with("CROSSSLOT "), "{said}");
+    assert_eq!(call("MULTI"), ok());
+    assert_eq!(call("DBSIZE"), Resp::Simple("QUEUED".into()));
+    let Resp::Error(said) = call("EXEC") else { panic!("a transaction of all groups was executed") };
+    assert!(said.starts_with("ERR EXEC is about all keys at one moment"), "{said}");
     assert_eq!(call("WATCH k3"), ok());
     assert_eq!(call("MULTI"), ok());
     assert_eq!(call("SET k4 2"), Resp::Simple("QUEUED".into()));
@@ -226,6 +225,85 @@ fn what_is_about_several_groups_is_refused_with_its_reason() {
     // Users are of the first group, whatever keys they may use.
     assert_eq!(call("ACL SETUSER ann on nopass ~* +@all"), ok());
     assert_eq!(call("ACL WHOAMI"), Resp::Bulk(b"default".to_vec()));
+}
+
+/// What all calls of SCAN return, until the cursor is 0 again.
+fn scan(connection: &mut Connection, options: &[&[u8]]) -> Vec<Vec<u8>> {
+    let (mut cursor, mut found) = (b"0".to_vec(), Vec::new());
+    loop {
+        let reply = connection.call(&[&[b"SCAN", &cursor[..]], options].concat()).unwrap();
+        let Resp::Array(reply) = &reply else { panic!("a scan was refused: {reply:?}") };
+        let [Resp::Bulk(next), Resp::Array(keys)] = &reply[..] else {
+            panic!("{reply:?} is no scan's reply")
+        };
+        found.extend(keys.iter().map(|key| match key {
+            Resp::Bulk(key) => key.clone(),
+            other => panic!("{other:?} is no key"),
+        }));
+        if next == b"0" {
+            found.sort();
+            return found;
+        }
+        cursor.clone_from(next);
+    }
+}
+
+#[test]
+fn all_keys_are_scanned_counted_chosen_from_and_removed_whichever_groups_have_them() {
+    let cluster = Cluster::start_with(3, "multipaxos", FIVE);
+    cluster.nodes.iter().for_each(wait_for_all_groups);
+    let mut connection = Connection::open(&cluster.nodes[1].resp).unwrap();
+    let mut all: Vec<_> = (0..700).map(|number| format!("k{number}").into_bytes()).collect();
+    for key in &all {
+        assert_eq!(connection.call(&[b"SET", key, b"x"]).unwrap(), ok());
+    }
+    all.extend(KEYS.map(<[u8]>::to_vec));
+    all.sort();
+    for mode in [&b"linearizable"[..], b"local"] {
+        assert_eq!(connection.call(&[b"CLIENT", b"READMODE", mode]).unwrap(), ok());
+        // A node that does not lead may execute the last of them a moment later.
+        wait_for("the node to show all keys", || {
+            (connection.call(&[b"DBSIZE"]).ok()? == Resp::Integer(all.len() as i64)).then_some(())
+        });
+        for count in [&b"1"[..], b"10", b"1000"] {
+            assert_eq!(scan(&mut connection, &[b"COUNT", count]), all, "{count:?}");
+        }
+        let found = connection.call(&[b"KEYS", b"k?9"]).unwrap();
+        assert!(matches!(&found, Resp::Array(keys) if keys.len() == 9), "k19 to k99: {found:?}");
+        let chosen = connection.call(&[b"RANDOMKEY"]).unwrap();
+        assert!(matches!(&chosen, Resp::Bulk(key) if all.contains(key)), "{chosen:?}");
+    }
+    assert_eq!(connection.call(&[b"CLIENT", b"READMODE", b"linearizable"]).unwrap(), ok());
+    // What comes behind it on the connection finds no key of any group.
+    connection.send(b"FLUSHALL\r\nGET k1\r\nGET k4\r\nGET k6\r\nDBSIZE\r\nRANDOMKEY\r\n").unwrap();
+    let replies = [(); 6].map(|()| connection.reply().unwrap());
+    assert_eq!(replies, [ok(), Resp::Nil, Resp::Nil, Resp::Nil, Resp::Integer(0), Resp::Nil]);
+    assert!(scan(&mut connection, &[]).is_empty());
+}
+
+/// EPaxos orders what interferes, Hermes what has one key.
+#[test]
+fn all_groups_must_be_able_to_execute_what_is_about_all_keys() {
+    let cluster = Cluster::start_with(3, "multipaxos", &["--groups", "a-m=raft,n-z=epaxos"]);
+    let mut connection = Connection::open(&cluster.nodes[0].resp).unwrap();
+    wait_for("both groups to serve", || {
+        (connection.call(&[b"DBSIZE"]).ok()? == Resp::Integer(0)).then_some(())
+    });
+    for key in [&b"a"[..], b"b", b"z"] {
+        assert_eq!(connection.call(&[b"SET", key, b"x"]).unwrap(), ok());
+    }
+    assert_eq!(scan(&mut connection, &[]), [&b"a"[..], b"b", b"z"]);
+
+    let cluster = Cluster::start_with(3, "multipaxos", &["--groups", "a-m=raft,n-z=hermes"]);
+    let mut connection = Connection::open(&cluster.nodes[0].resp).unwrap();
+    for line in [&[&b"SCAN"[..], b"0"][..], &[b"DBSIZE"], &[b"KEYS", b"*"], &[b"FLUSHALL"]] {
+        let said = connection.call(line).unwrap();
+        let Resp::Error(said) = said else { panic!("{line:?} was not refused: {said:?}") };
+        assert!(
+            said.contains("is not about one key, and hermes executes commands on one key only"),
+            "{said}"
+        );
+    }
 }
 
 #[test]

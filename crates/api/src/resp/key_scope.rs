@@ -8,6 +8,7 @@ use quorate_core::{GroupId, Status};
 use quorate_store::{Command, Partition, Scattered};
 use serde_json::Value;
 
+use super::all_groups::is_for_each_group;
 use crate::status;
 
 /// Bytes of a key that an error shows.
@@ -37,6 +38,10 @@ impl KeyScope {
     /// What a client is told whose command has keys that no command may have together.
     pub(super) fn refusal(&self, name: &str, command: &Command) -> Option<String> {
         let group = match &self.groups {
+            // Each group does its part, so each must be able to.
+            Some(_) if is_for_each_group(command) => {
+                Ok(GroupId::at(self.single_key.iter().position(Option::is_some)?))
+            }
             Some(groups) => groups.group_of(name, command),
             None => Ok(GroupId::FIRST),
         };
@@ -90,11 +95,18 @@ impl KeyGroups {
                      transaction with what it watches, has keys of one group"
                 )
             }
-            Scattered::Everything => format!(
-                "ERR {} is about all keys, which are divided among groups here (--groups): that is not possible yet",
-                as_typed(name)
-            ),
+            Scattered::Everything => self.refuse_all_keys(name),
         })
+    }
+
+    /// What a client is told whose command is about all keys at one moment.
+    pub(super) fn refuse_all_keys(&self, name: &str) -> String {
+        format!(
+            "ERR {} is about all keys at one moment, and they are divided among {} groups here (--groups): that is not \
+             possible yet",
+            as_typed(name),
+            self.count()
+        )
     }
 
     /// Each group, as `QUORATE STATUS` shows it.

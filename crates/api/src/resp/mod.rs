@@ -11,6 +11,8 @@
 //! | `acl` | users, and what they may do |
 //! | `commands` | the table of commands, and one file for each family |
 //! | `gather` | long replies, in pieces |
+//! | `key_scope` | which keys one command may have |
+//! | `all_groups` | commands about all keys, where groups have them |
 //!
 //! Intended differences from Redis 7.0. `docs/REDIS.md` has them with their reasons, and
 //! `crates/cli/tests/conformance.rs` compares everything else:
@@ -24,11 +26,13 @@
 //! - WATCH compares versions: a key that did not exist, came and went again counts as unchanged
 //! - DBSIZE does not count what has expired
 //! - INFO, COMMAND, CONFIG and CLIENT describe this program; CLIENT has SETINFO and NO-TOUCH of Redis 7.2
+//! - with several groups of keys, what is about all keys goes from group to group (`all_groups`)
 //! - users are part of the replicated state: no ACL SAVE and LOAD; no selectors; a user who is switched off is off for
 //!   connections that there are, too
 //! - a command that no majority answers in time fails with `-CLUSTERDOWN`, one too many with `-BUSY`
 
 mod acl;
+mod all_groups;
 mod commands;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
@@ -59,6 +63,7 @@ use serde_json::json;
 
 use acl::Acl;
 pub use acl::{FirstUsers, file::parse as parse_users};
+use all_groups::Tour;
 use commands::{Fault, no_state};
 pub use key_scope::{KeyGroups, KeyScope};
 pub use session::Session;
@@ -229,6 +234,12 @@ impl Client {
 }
 
 impl Resp {
+    /// The way of a command from group to group, if each is to be asked.
+    fn tour(&self, command: &Command) -> Option<Box<Tour>> {
+        let groups = self.limits.key_scope.groups()?;
+        Tour::of(command, groups.count()).map(Box::new)
+    }
+
     /// A frontend with these limits.
     pub fn new(limits: Limits) -> Resp {
         Resp::with_clock(limits, || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())

@@ -25,6 +25,7 @@ use quorate_node::frontend::{SessionContext, Ticket};
 use quorate_store::{Command, CommandError, Reply, Single};
 
 use super::acl::{self, Identity};
+use super::all_groups::Tour;
 use super::commands::transactions::{EXEC, abort, is_immediate};
 use super::commands::{Call, Fault, Spec, Step, find, named};
 use super::reply::Writer;
@@ -135,6 +136,8 @@ struct Ask {
     shape: Shape,
     /// What of a long command is to be done in a later turn.
     next: Option<Next>,
+    /// Its way from group to group, if each is to be asked.
+    tour: Option<Box<Tour>>,
     access: Access,
     resp3: bool,
     outcome: Option<Outcome>,
@@ -355,11 +358,24 @@ impl Session {
     fn settle(
         &mut self,
         ticket: Ticket,
-        outcome: Outcome,
+        mut outcome: Outcome,
         shared: &mut Resp,
         context: &mut SessionContext<'_>,
     ) {
-        if let Some(command) = self.replies.ask_of(ticket).shape.next(&outcome) {
+        let ask = self.replies.ask_of(ticket);
+        if let Some(mut tour) = ask.tour.take()
+            && let Outcome::Done(bytes) = &outcome
+            && let Ok(reply) = Reply::from_bytes(bytes.clone())
+        {
+            let Some(whole) = tour.take(reply) else {
+                let command = tour.command().clone();
+                ask.tour = Some(tour);
+                return self.later(ticket, Next::Ask(Box::new(command)), context);
+            };
+            outcome = Outcome::Done(whole.encoded());
+        }
+        if let Some(command) = ask.shape.next(&outcome) {
+            ask.tour = shared.tour(&command);
             return self.later(ticket, Next::Ask(Box::new(command)), context);
         }
         if self.long == Some(ticket) {
@@ -512,11 +528,12 @@ impl Session {
         context: &mut SessionContext<'_>,
     ) {
         let ticket = self.replies.push((name, context.now), shape, command.access(), resp3);
+        self.replies.ask_of(ticket).tour = shared.tour(command);
         if let Some(refusal) = shared.limits.key_scope.refusal(name, command) {
             self.replies.ask_of(ticket).refusal = Some(refusal.into());
             let refused = Reply::Error(CommandError::SeveralGroups).encoded();
             self.settle(ticket, Outcome::Done(refused), shared, context);
-        } else if is_long(command) {
+        } else if is_long(command) || self.replies.ask_of(ticket).tour.is_some() {
             self.later(ticket, Next::Ask(Box::new(command.clone())), context);
         } else {
             self.request(ticket, command, size, shared, context);
@@ -539,7 +556,10 @@ impl Session {
     ) {
         // Large values keep their own buffers until the end: only small commands need room at once.
         shared.encoder.reserve(size.min(COMMANDS) + 32);
-        command.encode(&mut shared.encoder);
+        match &self.replies.ask_of(ticket).tour {
+            Some(tour) => tour.request().encode(&mut shared.encoder),
+            None => command.encode(&mut shared.encoder),
+        }
         if shared.encoder.len() > ENCODED_AT_ONCE {
             self.encoding = shared.encoder.len();
             let encoding = Encoding::new(command, &mut shared.encoder);
@@ -703,6 +723,7 @@ impl Replies {
             asked,
             shape,
             next: None,
+            tour: None,
             access,
             resp3,
             outcome: None,

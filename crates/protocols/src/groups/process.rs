@@ -92,11 +92,13 @@ impl GroupsProcess {
         }
     }
 
-    /// Whose a request is, or the reply to one that is no one group's. What one group is asked of an operator's request
-    /// takes the place of that; a request that names no group is the first one's.
+    /// Whose a request is, or the reply to one that is no one group's. What is asked of a group takes the place of a
+    /// request that names it; an operator's that names none is the first one's.
     fn route(&self, request: &mut Request) -> Result<GroupId, Bytes> {
         if request.access != Access::Manage {
-            return self.partition.group_of_encoded(&request.command).ok_or_else(several_groups);
+            let (group, command) = self.partition.route(&request.command).ok_or_else(several_groups)?;
+            request.command = command;
+            return Ok(group);
         }
         let of_first = |manage| ManageGroup { group: GroupId::FIRST, manage };
         let asked = ManageGroup::from_bytes(request.command.clone());
@@ -367,8 +369,8 @@ impl AnyProcess for GroupsProcess {
     }
 
     fn read(&self, command: &Bytes) -> Option<Bytes> {
-        match self.partition.group_of_encoded(command) {
-            Some(group) => self.of(group).read(command),
+        match self.partition.route(command) {
+            Some((group, command)) => self.of(group).read(&command),
             None => self.has_replica().then(several_groups),
         }
     }

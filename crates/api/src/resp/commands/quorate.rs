@@ -41,7 +41,10 @@ const BACKUP: &str = "ERR write BEGIN, BEGIN LOCAL or NEXT";
 /// `BEGIN` freezes this node's state once it shows every write that was acknowledged before; `BEGIN LOCAL` as it is.
 /// Then each `NEXT` on the connection gives a piece of it, and nothing after the last.
 fn backup(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
-    // It is the state after some of the writes, in an order of all of them: the same as a count needs.
+    // It is the state after some of the writes, in an order of all of them: the same as a count needs, of one group.
+    if let Some(groups) = call.limits().key_scope.groups() {
+        return Err(groups.refuse_all_keys(call.spec.name).into());
+    }
     if let Some(refusal) = call.limits().key_scope.refusal(call.spec.name, &Command::Count) {
         return Err(refusal.into());
     }

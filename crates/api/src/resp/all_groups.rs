@@ -1,0 +1,165 @@
+//! Commands about all keys where the keys are divided among groups (`--groups`): each group is asked, one after the
+//! other, and what they reply is put together.
+//!
+//! Groups have no order in common, so such a command is not executed at one moment: a count may be of keys that were
+//! never there together, and FLUSHALL empties one group after the other. A scan's cursor is a position as in one group,
+//! the first at which some group was not looked at.
+
+use quorate_core::GroupId;
+use quorate_store::partition::GroupCommand;
+use quorate_store::{Command, Reply, order};
+
+/// A command that goes from group to group.
+#[derive(Debug)]
+pub(super) struct Tour {
+    /// What each is asked.
+    command: Command,
+    groups: usize,
+    /// Which is asked first, from 0.
+    first: usize,
+    /// How many have replied.
+    replied: usize,
+    /// What they have replied together.
+    found: Option<Reply>,
+}
+
+/// Whether each group can do its part of a command, and the parts together are the command.
+pub(super) fn is_for_each_group(command: &Command) -> bool {
+    matches!(command, Command::Scan { .. } | Command::Count | Command::RandomKey { .. } | Command::Clear)
+}
+
+impl Tour {
+    /// The way of a command through so many groups, if it is [one for each](is_for_each_group).
+    pub(super) fn of(command: &Command, groups: usize) -> Option<Tour> {
+        let mut command = is_for_each_group(command).then(|| command.clone())?;
+        let first = match &mut command {
+            Command::RandomKey { seed } => (*seed % groups as u64) as usize,
+            Command::Scan { limit, .. } => {
+                *limit = limit.div_ceil(groups as u32);
+                0
+            }
+            _ => 0,
+        };
+        Some(Tour { command, groups, first, replied: 0, found: None })
+    }
+
+    /// What each group is asked.
+    pub(super) fn command(&self) -> &Command {
+        &self.command
+    }
+
+    /// What is to be asked now, and of whom.
+    pub(super) fn request(&self) -> GroupCommand {
+        let group = GroupId::at((self.first + self.replied) % self.groups);
+        GroupCommand { group, command: self.command.clone() }
+    }
+
+    /// Takes the reply to that; the reply to the whole command, if nobody else need be asked.
+    pub(super) fn take(&mut self, reply: Reply) -> Option<Reply> {
+        self.replied += 1;
+        let found = match self.found.take() {
+            Some(found) => join(found, reply),
+            None => reply,
+        };
+        let is_done = match &found {
+            Reply::Integer(_) | Reply::Done | Reply::Keys { .. } | Reply::Value(None) => {
+                self.replied == self.groups
+            }
+            // A key, or an error.
+            _ => true,
+        };
+        if is_done {
+            return Some(found);
+        }
+        self.found = Some(found);
+        None
+    }
+}
+
+/// What two replies are together; the later one, if it is of another kind.
+fn join(found: Reply, reply: Reply) -> Reply {
+    match (found, reply) {
+        (Reply::Integer(found), Reply::Integer(more)) => Reply::Integer(found.saturating_add(more)),
+        (Reply::Keys { mut keys, next }, Reply::Keys { keys: more, next: other }) => {
+            keys.extend(more);
+            let next = next.into_iter().chain(other).min();
+            // The next scan finds these: it begins there in all groups.
+            keys.retain(|key| next.is_none_or(|next| order::position(key) < next));
+            Reply::Keys { keys, next }
+        }
+        (_, reply) => reply,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use quorate_store::CommandError;
+
+    use super::*;
+
+    fn keys(keys: &[&'static str], next: Option<u64>) -> Reply {
+        Reply::Keys { keys: keys.iter().map(|key| Bytes::from_static(key.as_bytes())).collect(), next }
+    }
+
+    #[test]
+    fn groups_are_asked_until_the_reply_is_known() {
+        let scan = || Command::Scan { from: 0, limit: 10, pattern: None, kind: None };
+        let value = |text: Option<&'static str>| Reply::Value(text.map(|text| text.into()));
+        let at = |key: &str| order::position(key.as_bytes());
+        assert!(at("key:1") < at("a"));
+        let full = Reply::Error(CommandError::DiskFull { node: 3 });
+        for (command, replies, asked, whole) in [
+            (
+                Command::Count,
+                vec![Reply::Integer(2), Reply::Integer(0), Reply::Integer(5)],
+                "123",
+                Reply::Integer(7),
+            ),
+            (Command::Clear, vec![Reply::Done, Reply::Done, Reply::Done], "123", Reply::Done),
+            (Command::Clear, vec![Reply::Done, full.clone()], "12", full.clone()),
+            (Command::Count, vec![full.clone()], "1", full),
+            (
+                Command::RandomKey { seed: 5 },
+                vec![value(None), value(None), value(Some("m"))],
+                "312",
+                value(Some("m")),
+            ),
+            (Command::RandomKey { seed: 4 }, vec![value(Some("n"))], "2", value(Some("n"))),
+            (Command::RandomKey { seed: 3 }, vec![value(None), value(None), value(None)], "123", value(None)),
+            (
+                scan(),
+                vec![keys(&["key:1"], None), keys(&[], None), keys(&["a"], None)],
+                "123",
+                keys(&["key:1", "a"], None),
+            ),
+            // One group has more, from before a key on that another has given already.
+            (
+                scan(),
+                vec![keys(&["a"], None), keys(&["key:1"], Some(at("a"))), keys(&[], Some(at("a") + 1))],
+                "123",
+                keys(&["key:1"], Some(at("a"))),
+            ),
+            (
+                scan(),
+                vec![keys(&[], Some(9)), keys(&["a"], None), keys(&["key:1"], None)],
+                "123",
+                keys(&[], Some(9)),
+            ),
+        ] {
+            let mut tour = Tour::of(&command, 3).unwrap();
+            let (mut groups, mut found) = (String::new(), None);
+            for reply in replies {
+                assert_eq!(found, None, "{command:?} was answered before all had replied");
+                let GroupCommand { group, command } = tour.request();
+                groups.push_str(&group.to_string());
+                if let Command::Scan { limit, .. } = command {
+                    assert_eq!(limit, 4, "together they look at about as many keys as were asked for");
+                }
+                found = tour.take(reply);
+            }
+            assert_eq!((groups.as_str(), found), (asked, Some(whole)), "{command:?}");
+        }
+        assert!(Tour::of(&Command::Settings, 3).is_none());
+    }
+}
