@@ -157,6 +157,12 @@ fn a_node_is_ready_when_all_its_groups_are_and_says_which_is_not() {
     let first = (0..5).find(|node| led(*node, 1)).unwrap();
     let second = (0..5).rev().find(|node| !led(*node, 0) && *node != first).unwrap();
     let left = (0..5).find(|node| ![first, second].contains(node)).unwrap();
+    let metric = |group, protocol, leader| {
+        let line = format!("quorate_group_leader{{group=\"{group}\",protocol=\"{protocol}\"}} {leader}");
+        get(&http[left], "/metrics")?.1.lines().any(|found| found == line).then_some(())
+    };
+    let shown = || metric(1, "multipaxos", leaders[0]).and(metric(2, "rspaxos", leaders[1]));
+    wait_for("the leaders to be shown", shown);
     [first, second].into_iter().for_each(|node| cluster.nodes[node].kill());
     let (_, said) = wait_for("one group to be missed", || {
         let (status, said) = get(&http[left], "/health")?;
@@ -168,6 +174,8 @@ fn a_node_is_ready_when_all_its_groups_are_and_says_which_is_not() {
     );
     let (status, said) = get(&http[left], "/readyz").unwrap();
     assert!(status == "503" && said.contains("[-]read failed: group 2: "), "{said}");
+    // Whoever leads the second group reaches too few, and gives up; or it is gone.
+    wait_for("the second group to have no leader", || metric(2, "rspaxos", 0));
     cluster.nodes[first].start();
     wait_for("the node to be ready again", || (get(&http[left], "/readyz")?.0 == "200").then_some(()));
 }

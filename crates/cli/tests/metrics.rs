@@ -146,7 +146,9 @@ fn check(protocol: &str) {
                     .iter()
                     .any(|start| [" ", "{"].iter().any(|end| page.contains(&format!("{start}{end}"))))
             };
-            assert!(protocol == "epaxos" || pages.iter().any(shown), "{protocol}: no {name}");
+            // Of several groups: `groups.rs`.
+            let is_here = protocol != "epaxos" && !name.starts_with("quorate_group_");
+            assert!(!is_here || pages.iter().any(shown), "{protocol}: no {name}");
         }
     }
     assert!(
@@ -264,11 +266,26 @@ fn that_nobody_leads_is_news_where_somebody_should() {
         ("epaxos", 0, false),
         ("epaxos in 2 groups split at h", 0, false),
         ("raft in 2 groups split at h", 0, true),
+        ("unreplicated", 0, false),
     ] {
         let info = (format!("quorate_info{{job=\"quorate\",protocol=\"{protocol}\"}}"), 1);
         let leader = ("quorate_leader{job=\"quorate\"}".to_owned(), leader);
         if let Some(fires) = fires("QuorateNoLeader", &[info, leader]) {
             assert_eq!(fires, is_news, "{protocol}");
+        }
+    }
+}
+
+#[test]
+fn that_nobody_leads_one_group_of_keys_is_news_where_somebody_should() {
+    for (protocol, of_second, is_news) in [("raft", 0, true), ("raft", 3, false), ("epaxos", 0, false)] {
+        let series = |group, protocol, leader| {
+            let labels = format!("job=\"quorate\",group=\"{group}\",protocol=\"{protocol}\"");
+            (format!("quorate_group_leader{{{labels}}}"), leader)
+        };
+        let series = [series(1, "multipaxos", 2), series(2, protocol, of_second)];
+        if let Some(fires) = fires("QuorateGroupWithoutLeader", &series) {
+            assert_eq!(fires, is_news, "{protocol} {of_second}");
         }
     }
 }

@@ -120,18 +120,21 @@ fn explained(page: &str) -> BTreeMap<String, [String; 2]> {
 #[test]
 fn metrics_are_those_that_nodes_show() {
     let mut all = BTreeMap::new();
-    for protocol in MEASURED {
+    let groups = ("raft", ["--groups", "2"].map(str::to_owned).to_vec());
+    for (protocol, flags) in MEASURED.map(|protocol| (protocol, Vec::new())).into_iter().chain([groups]) {
         let ports = Ports::claim().unwrap();
         let http = [(); 3].map(|()| ports.address());
-        let cluster =
-            Cluster::start_each(3, protocol, |node| vec!["--listen-http".into(), http[node].clone()]);
+        let cluster = Cluster::start_each(3, protocol, |node| {
+            [&["--listen-http".into(), http[node].clone()], &flags[..]].concat()
+        });
         for node in &cluster.nodes {
             Connection::open(&node.resp).unwrap().call(&[b"SET", b"a", b"v"]).unwrap();
         }
         for address in &http {
             let page = wait_for("the state to be shown", || {
                 let (_, page) = get(address, "/metrics")?;
-                page.contains("\nquorate_store_keys 1\n").then_some(page)
+                let shows = |line: &str| line.starts_with("quorate_store_keys") && line.ends_with(" 1");
+                page.lines().any(shows).then_some(page)
             });
             all.extend(explained(&page));
         }

@@ -32,7 +32,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use quorate_core::{Amount, Kind, NodeId, Sample};
+use quorate_core::{Amount, Kind, NodeId, Sample, Status};
 use quorate_node::monitor::{Health, Monitor, Report, WARNING_DISK, WARNING_MEMORY};
 use quorate_tls::Credentials;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -42,7 +42,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use crate::process::ProcessStats;
-use crate::resp::KeyScope;
+use crate::resp::{KeyGroups, KeyScope};
 
 /// Connections at a time. One more takes the place of the oldest: an answer takes milliseconds, so that is one whose
 /// client is slow, and it must not keep out who asks whether the node is alive.
@@ -177,7 +177,10 @@ async fn answer(request: Request<Incoming>, watched: Watched) -> Result<Response
             }
         }
         (&Method::GET | &Method::HEAD, "/metrics") => match ask(|reply| monitor.report(reply)).await {
-            Some(report) => (StatusCode::OK, PROMETHEUS, exposition(&report, ProcessStats::read())),
+            Some(report) => {
+                let groups = watched.key_scope.groups();
+                (StatusCode::OK, PROMETHEUS, exposition(&report, groups, ProcessStats::read()))
+            }
             None => (StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{NO_ANSWER}\n")),
         },
         (&Method::GET | &Method::HEAD, "/livez") => match ask(|reply| monitor.report(reply)).await {
@@ -260,7 +263,7 @@ async fn ask<T: Send + 'static>(question: impl FnOnce(Box<dyn FnOnce(T) + Send>)
 }
 
 /// The text format of Prometheus, and the names of its conventions: base units, `_total` for what only grows.
-fn exposition(report: &Report, process: Option<ProcessStats>) -> String {
+fn exposition(report: &Report, groups: Option<&KeyGroups>, process: Option<ProcessStats>) -> String {
     let fact = |name: &str| {
         report.facts.iter().find(|(fact, _)| *fact == name).map_or("", |(_, value)| value).to_owned()
     };
@@ -276,8 +279,14 @@ fn exposition(report: &Report, process: Option<ProcessStats>) -> String {
     page.gauge("info", "What runs here.", &about, 1);
     let role = [("role", status.role.to_owned())];
     page.gauge("role", "What the replica is now: 1 for its present role.", &role, 1);
-    let leader = status.leader.map_or(0, |node| node.get());
-    page.gauge("leader", "Whom this node believes to lead; 0 for nobody.", &[], leader);
+    let leader_of = |status: &Status| status.leader.map_or(0, |node| node.get());
+    page.gauge("leader", "Whom this node believes to lead; 0 for nobody.", &[], leader_of(status));
+    let protocols = groups.into_iter().flat_map(KeyGroups::protocols);
+    for ((group, protocol), status) in protocols.zip(&report.groups) {
+        let help = "Whom this node believes to lead a group of keys (--groups); 0 for nobody.";
+        let about = [("group", group.to_string()), ("protocol", protocol.to_owned())];
+        page.gauge("group_leader", help, &about, leader_of(status));
+    }
     page.gauge("committed", "The last slot known to be decided with all before it.", &[], status.committed);
     page.gauge("applied", "The last slot executed.", &[], status.applied);
     let help = "Whether reads can be answered here without asking others.";
@@ -384,7 +393,7 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use quorate_core::{Members, Sample, Status};
+    use quorate_core::Members;
     use quorate_node::metrics::Metrics;
 
     use super::*;
@@ -430,7 +439,7 @@ mod tests {
             contacts: Vec::new(),
             slow: Vec::new(),
         };
-        let text = exposition(&report, Some(process));
+        let text = exposition(&report, None, Some(process));
         for line in [
             "quorate_info{protocol=\"a\\\"b\",version=\"\",node=\"\",cluster=\"\",site=\"\"} 1",
             "quorate_role{role=\"leader\"} 1",

@@ -78,6 +78,11 @@ impl KeyGroups {
         self.protocols.len()
     }
 
+    /// The protocol of each group, in their order.
+    pub(crate) fn protocols(&self) -> impl Iterator<Item = (GroupId, &'static str)> {
+        self.protocols.iter().enumerate().map(|(index, protocol)| (GroupId::at(index), *protocol))
+    }
+
     /// A key of each group, in their order.
     pub(super) fn first_keys(&self) -> Vec<Bytes> {
         self.partition.groups().map(|(_, from, _)| from.cloned().unwrap_or_default()).collect()
