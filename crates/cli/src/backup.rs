@@ -3,6 +3,7 @@
 
 mod export;
 mod output;
+mod scan;
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, IsTerminal, Write, stderr, stdin, stdout};
@@ -30,6 +31,7 @@ use crate::failure::Failure;
 use crate::protocols;
 use crate::{serve, users};
 use output::{OutputFile, cannot_write};
+use scan::has_groups;
 
 #[derive(Debug, Subcommand)]
 pub enum DataCommand {
@@ -159,7 +161,13 @@ fn backup(args: Backup) -> Result<(), Failure> {
     let cannot = |error: std::io::Error| cannot_write(&out, error);
 
     let mut client = connect_for(endpoints, TIMEOUT)?;
-    let header = begin(&mut client, local)?;
+    let header = begin(&mut client, local).map_err(|failure| match has_groups(&mut client) {
+        true => Failure {
+            message: format!("{}\n`quorate export` writes the keys of all groups", failure.message),
+            ..failure
+        },
+        false => failure,
+    })?;
     let node = format!("node {} ({})", header.node, client.endpoint());
     let progress = spinner(&format!("backup from {node}"));
     let mut writer = Writer::new(BufWriter::with_capacity(BUFFER, file.file()), &header).map_err(cannot)?;

@@ -289,6 +289,69 @@ fn all_keys_are_scanned_counted_chosen_from_and_removed_whichever_groups_have_th
     assert!(scan(&mut connection, &[]).is_empty());
 }
 
+/// The lines of what all groups have, as an export of a cluster has them.
+fn exported(node: &Node, flags: &[&str]) -> Vec<String> {
+    let run = Command::new(env!("CARGO_BIN_EXE_quorate"))
+        .args([&["export", "--endpoints", &node.resp], flags].concat())
+        .output()
+        .unwrap();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let mut lines: Vec<_> = String::from_utf8(run.stdout).unwrap().lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn an_export_has_the_keys_of_all_groups_and_another_cluster_can_import_it() {
+    let cluster = Cluster::start_with(3, "multipaxos", FIVE);
+    cluster.nodes.iter().for_each(wait_for_all_groups);
+    let mut connection = Connection::open(&cluster.nodes[2].resp).unwrap();
+    let mut call = |words: &[&[u8]]| connection.call(words).unwrap();
+    assert_eq!(call(&[b"SET", b"\xff\r\n", b"\x00", b"PXAT", b"4000000000000"]), ok());
+    // More fields than a transaction reads.
+    let fields: Vec<_> = (0..12_000).map(|field| field.to_string().into_bytes()).collect();
+    for part in fields.chunks(4_000) {
+        let pairs = part.iter().flat_map(|field| [&field[..], b"v"]);
+        let words: Vec<&[u8]> = [&b"HSET"[..], b"k4"].into_iter().chain(pairs).collect();
+        assert_eq!(call(&words), Resp::Integer(part.len() as i64));
+    }
+    assert_eq!(call(&[b"HSET", b"k0h", b"f", b""]), Resp::Integer(1));
+    assert_eq!(call(&[b"PEXPIREAT", b"k0h", b"4000000000001"]), Resp::Integer(1));
+    let lines = exported(&cluster.nodes[0], &[]);
+    assert_eq!(lines.len(), KEYS.len() + 3);
+    let said = lines.join("\n");
+    for line in [
+        r#"{"key":{"hex":"ff0d0a"},"type":"string","value":"\u0000","expires_ms":4000000000000}"#,
+        r#"{"key":"k0h","type":"hash","value":[["f",""]],"expires_ms":4000000000001}"#,
+        r#"{"key":"k3.","type":"string","value":"x"}"#,
+    ] {
+        assert!(said.contains(line), "{line} is not in {said:.2000}");
+    }
+    wait_for("another node to have executed all of it", || {
+        (exported(&cluster.nodes[1], &["--local"]) == lines).then_some(())
+    });
+
+    let run = Command::new(env!("CARGO_BIN_EXE_quorate"))
+        .args(["backup", "--out", "no.backup", "--endpoints", &cluster.nodes[0].resp])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert!(
+        !run.status.success() && said.contains("`quorate export` writes the keys of all groups"),
+        "{said}"
+    );
+
+    let other = Cluster::start_with(1, "raft", &[]);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), lines.join("\n")).unwrap();
+    let run = Command::new(env!("CARGO_BIN_EXE_quorate"))
+        .args(["import", file.path().to_str().unwrap(), "--endpoints", &other.nodes[0].resp])
+        .output()
+        .unwrap();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    assert_eq!(exported(&other.nodes[0], &[]), lines);
+}
+
 /// EPaxos orders what interferes, Hermes what has one key.
 #[test]
 fn all_groups_must_be_able_to_execute_what_is_about_all_keys() {

@@ -22,14 +22,16 @@ use quorate_store::{KeyValue, StoredValue};
 use serde::{Deserialize, Serialize};
 
 use super::output::{OutputFile, cannot_write};
+use super::scan::{GroupsExport, has_groups};
 use super::{BUFFER, begin, next_piece, spinner};
 use crate::args::Endpoints;
-use crate::client::{TIMEOUT, Target, connect_for};
+use crate::client::{TIMEOUT, Target};
 use crate::failure::Failure;
 
 pub const EXPORT_EXAMPLES: &str = "Examples:
   quorate export > monday.jsonl                         from a running cluster, as it is at one position
   quorate export --backup monday.backup > monday.jsonl  from a backup
+Where the keys are divided among groups (--groups), each key is as it is when it is read, not all as at one position.
 A line is a key: {\"key\":\"k\",\"type\":\"string\",\"value\":\"v\"}; the value of \"type\":\"hash\" is a list of pairs,
 \"expires_ms\" is there with a time to live, and bytes that are not UTF-8 are {\"hex\":\"00ff\"}.";
 
@@ -186,19 +188,27 @@ const MOST_BYTES: usize = 16 << 20;
 pub fn export(args: Export) -> Result<(), Failure> {
     let Export { out, force, backup, local, endpoints } = args;
     let output = out.as_ref().map(|path| OutputFile::create(path, force)).transpose()?;
-    let state = match &backup {
-        Some(path) => state_of_backup(path)?,
-        None => state_of_cluster(endpoints, local)?,
+    let source = match &backup {
+        Some(path) => Source::State(Box::new(state_of_backup(path)?)),
+        None => source_of_cluster(endpoints, local)?,
     };
     match (output, &out) {
         (Some(mut output), Some(path)) => {
-            write(&state, output.file()).map_err(|error| cannot_write(path, error))?;
+            let keys = write(source, output.file(), |error| cannot_write(path, error))?;
             output.finish()?;
-            writeln!(stdout(), "{}: {} keys", path.display(), state.keys())?;
+            writeln!(stdout(), "{}: {keys} keys", path.display())?;
         }
-        _ => write(&state, stdout().lock())?,
+        _ => _ = write(source, stdout().lock(), Failure::from)?,
     }
     Ok(())
+}
+
+/// Where the keys come from.
+enum Source {
+    /// A state as it was at one position.
+    State(Box<Replicated>),
+    /// A cluster of several groups, each key as it is when it is read.
+    Groups(GroupsExport),
 }
 
 fn state_of_backup(path: &Path) -> Result<Replicated, Failure> {
@@ -209,9 +219,17 @@ fn state_of_backup(path: &Path) -> Result<Replicated, Failure> {
     Ok(loaded.map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?.1)
 }
 
-fn state_of_cluster(endpoints: Endpoints, local: bool) -> Result<Replicated, Failure> {
-    let mut client = connect_for(endpoints, TIMEOUT)?;
-    let header = begin(&mut client, local)?;
+fn source_of_cluster(endpoints: Endpoints, local: bool) -> Result<Source, Failure> {
+    let target = Target::new(endpoints)?;
+    let mut client = target.any(TIMEOUT)?;
+    let header = match begin(&mut client, local) {
+        Ok(header) => header,
+        // They refuse it: there is no moment of all groups.
+        Err(_) if has_groups(&mut client) => {
+            return Ok(Source::Groups(GroupsExport::connect(&target, client.endpoint(), local)?));
+        }
+        Err(failure) => return Err(failure),
+    };
     let node = format!("node {} ({})", header.node, client.endpoint());
     let refused =
         |LoadError(why): LoadError| Failure::failed(format!("the state of {node} cannot be loaded: {why}"));
@@ -222,16 +240,34 @@ fn state_of_cluster(endpoints: Endpoints, local: bool) -> Result<Replicated, Fai
         loading.push(piece).map_err(refused)?;
     }
     progress.finish_and_clear();
-    loading.finish().map_err(refused)
+    Ok(Source::State(Box::new(loading.finish().map_err(refused)?)))
 }
 
-fn write(state: &Replicated, out: impl Write) -> io::Result<()> {
+/// Writes a line for each key; how many there are.
+fn write(
+    source: Source,
+    out: impl Write,
+    cannot_write: impl Fn(io::Error) -> Failure,
+) -> Result<u64, Failure> {
     let mut out = BufWriter::with_capacity(BUFFER, out);
-    for entry in state.entries() {
-        serde_json::to_writer(&mut out, &Line::of(&entry))?;
-        out.write_all(b"\n")?;
+    let mut keys = 0;
+    let mut write = |line: Vec<u8>| {
+        keys += 1;
+        out.write_all(&line).map_err(&cannot_write)
+    };
+    match source {
+        Source::State(state) => state.entries().try_for_each(|entry| write(encoded(&entry)))?,
+        Source::Groups(groups) => groups.run(write)?,
     }
-    out.flush()
+    out.flush().map_err(cannot_write)?;
+    Ok(keys)
+}
+
+/// A key's line, with its end.
+pub(super) fn encoded(entry: &KeyValue<'_>) -> Vec<u8> {
+    let mut line = serde_json::to_vec(&Line::of(entry)).expect("lines have no keys but text");
+    line.push(b'\n');
+    line
 }
 
 /// Connections that import. The lines of one key go over one of them, and so in order.
