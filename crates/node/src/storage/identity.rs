@@ -5,6 +5,8 @@
 //!   lock                             held by the process that has the directory open
 //!   identity                         a few lines of text, written last when the directory is made
 //!   admission                        starts of this directory, and the directories of the others
+//!   leases                           what may bind after a restart
+//!   user-changes                     how often users have been changed, at least
 //!   wal-…                            segments of the log
 //!   snapshot-…                       the last checkpoint
 //!   founding                         while `quorate restore` or `quorate recover` fills the directory
@@ -19,15 +21,15 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use quorate_core::{FeatureLevel, NodeId, digest};
+use quorate_blocks::admission::DiskId;
+use quorate_core::{FeatureLevel, NodeId, Wire, digest};
 
 use super::error::{Failure, StorageError};
 use super::files::Dir;
-use super::{founding, memo, segment, snapshot};
+use super::memo::{self, Memo};
+use super::{founding, segment, snapshot};
 
 pub(super) const NAME: &str = "identity";
-/// The directory's random number, and how often users have been changed.
-const USERS: &str = "users";
 const LOCK: &str = "lock";
 /// Of a directory whose group is above the first feature level.
 const FORMAT: u32 = 4;
@@ -86,7 +88,11 @@ impl Identity {
 
     /// Writes the file: the directory is complete from then on.
     pub(super) fn publish(&self, dir: &Dir) -> Result<(), Failure> {
-        publish(dir, NAME, &self.text())
+        let unfinished = format!("{NAME}.tmp");
+        let file = dir.create(&unfinished)?;
+        file.write_slice(self.text().as_bytes(), 0)?;
+        file.sync()?;
+        dir.publish(&unfinished, NAME)
     }
 
     /// Reads the file; `None` if there is none and the directory is new or was never completed. Refused if it was to
@@ -207,20 +213,13 @@ impl Identity {
     }
 }
 
-/// Replaces a file of the directory, durably and as a whole.
-fn publish(dir: &Dir, name: &str, text: &str) -> Result<(), Failure> {
-    let unfinished = format!("{name}.tmp");
-    let file = dir.create(&unfinished)?;
-    file.write_slice(text.as_bytes(), 0)?;
-    file.sync()?;
-    dir.publish(&unfinished, name)
-}
-
 /// Marks a data directory with the feature level of its group, so that no build opens it that does not know that; and
 /// with how often users have been changed, so that nobody is judged by older ones after a restart.
 pub struct DirectoryMark {
     dir: Dir,
     identity: Identity,
+    /// The directory's random number, and how often users have been changed.
+    memo: Memo,
     users: u64,
 }
 
@@ -231,13 +230,18 @@ impl fmt::Debug for DirectoryMark {
 }
 
 impl DirectoryMark {
-    pub(super) fn new(dir: Dir, identity: Identity) -> DirectoryMark {
-        // Without the file, or the directory's number in it, nothing is known of users.
-        let text = dir.open(USERS).and_then(|file| file.read_all()).unwrap_or_default();
-        let words = str::from_utf8(&text).ok().and_then(|text| text.trim_end().split_once(' '));
-        let own = words.filter(|(disk, _)| *disk == format!("{:032x}", identity.disk));
-        let users = own.and_then(|(_, changes)| changes.parse().ok()).unwrap_or(0);
-        DirectoryMark { dir, identity, users }
+    pub(super) fn new(dir: Dir, identity: Identity) -> Result<DirectoryMark, StorageError> {
+        let memo = Memo::new(dir.clone(), memo::USER_CHANGES);
+        let users = match memo.read()? {
+            None => 0,
+            Some(content) => match <(DiskId, u64)>::from_bytes(content) {
+                Ok((disk, users)) if disk == DiskId(identity.disk) => users,
+                // Another directory's says nothing here.
+                Ok(_) => 0,
+                Err(error) => return Err(memo.damaged(error.to_string())),
+            },
+        };
+        Ok(DirectoryMark { dir, identity, memo, users })
     }
 
     /// How often users had been changed, at least, as the directory is marked.
@@ -250,8 +254,8 @@ impl DirectoryMark {
         if changes <= self.users {
             return Ok(true);
         }
-        let (dir, text) = (self.dir.clone(), format!("{:032x} {changes}\n", self.identity.disk));
-        let raised = self.within(patience, move || publish(&dir, USERS, &text))?;
+        let (memo, content) = (self.memo.clone(), (DiskId(self.identity.disk), changes).to_bytes());
+        let raised = self.within(patience, move || memo.write(&content))?;
         self.users = if raised { changes } else { self.users };
         Ok(raised)
     }
@@ -315,7 +319,6 @@ pub(super) fn remove_unfinished(dir: &Dir) -> Result<(), Failure> {
     for name in dir.list()? {
         let stem = name.strip_suffix(".tmp").unwrap_or("");
         let ours = stem == NAME
-            || stem == USERS
             || memo::is_memo(stem)
             || segment::index_of(stem).is_some()
             || snapshot::sequence_of(stem).is_some();

@@ -1,6 +1,7 @@
-//! A small file that is replaced as a whole. There are two: what a node remembers of its own and the others' data
-//! directories, and of the leases that it has granted. They are synced whatever `--durability` says, because they are
-//! written only when a process starts, has waited, or a peer has restarted.
+//! A small file that is replaced as a whole. There are three: what a node remembers of its own and the others' data
+//! directories, of the leases that it has granted, and how often users have been changed. They are synced whatever
+//! `--durability` says, because they are written only when a process starts, has waited, a peer has restarted, or users
+//! are changed.
 //!
 //! ```text
 //! "QRTEMEM1"   CRC32C: u32   content
@@ -22,10 +23,12 @@ use super::log::Waker;
 pub(super) const ADMISSION: &str = "admission";
 /// Of leases: [`quorate_blocks::leases::record::LeaseRecord`].
 pub(super) const LEASES: &str = "leases";
+/// How often users have been changed: [`DirectoryMark`](super::DirectoryMark).
+pub(super) const USER_CHANGES: &str = "user-changes";
 
 /// Whether a file has such a name.
 pub(super) fn is_memo(name: &str) -> bool {
-    [ADMISSION, LEASES].contains(&name)
+    [ADMISSION, LEASES, USER_CHANGES].contains(&name)
 }
 
 const MAGIC: &[u8; 8] = b"QRTEMEM1";

@@ -160,7 +160,7 @@ pub fn open(options: &Options, waker: Waker) -> Result<Opened, StorageError> {
     let log = Log::start(kept, Some(lock), options.queue_bytes, waker)?;
     let Identity { cluster, disk, .. } = identity;
     let [admission, leases] = [memo::ADMISSION, memo::LEASES].map(|name| Memo::new(dir.clone(), name));
-    let mark = DirectoryMark::new(dir, identity);
+    let mark = DirectoryMark::new(dir, identity)?;
     Ok(Opened { cluster, restarted, snapshot, records, log, disk, admission, leases, mark })
 }
 

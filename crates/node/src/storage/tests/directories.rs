@@ -104,8 +104,15 @@ fn a_directory_is_marked_with_how_often_users_have_been_changed() {
     assert_eq!(open_quietly(&options).unwrap().mark.users(), 7);
     // Another directory's says nothing here.
     drop(open_quietly(&others).unwrap());
-    std::fs::copy(options.directory.join("users"), others.directory.join("users")).unwrap();
+    let [own, others_own] = [&options, &others].map(|options| options.directory.join("user-changes"));
+    std::fs::copy(&own, others_own).unwrap();
     assert_eq!(open_quietly(&others).unwrap().mark.users(), 0);
+    // What cannot be read is not taken for none.
+    let mut bytes = std::fs::read(&own).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&own, bytes).unwrap();
+    let error = open_quietly(&options).unwrap_err().to_string();
+    assert!(error.contains("user-changes") && error.contains("checksum"), "{error}");
 }
 
 #[test]

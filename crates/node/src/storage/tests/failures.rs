@@ -373,7 +373,7 @@ fn a_directory_on_a_disk_that_hangs_is_not_marked_and_nobody_waits_for_ever() {
     let memory = Memory::new(1);
     let dir = Dir::new(Path::new("/data"), Arc::new(memory.clone()));
     let identity = find(&dir, &options(), 7, false).unwrap().identity;
-    let mut mark = DirectoryMark::new(dir, identity);
+    let mut mark = DirectoryMark::new(dir, identity).unwrap();
     memory.close_gate();
     assert!(!mark.raise(FeatureLevel::NEWEST, Duration::ZERO).unwrap());
     assert_eq!(mark.level(), FeatureLevel::FIRST);
