@@ -277,6 +277,18 @@ fn that_nobody_leads_is_news_where_somebody_should() {
 }
 
 #[test]
+fn that_a_member_is_not_reached_is_news_at_each_node_that_does_not_reach_it() {
+    for (peers, up, is_news) in [(4, 4, false), (4, 3, true), (0, 0, false)] {
+        let series = |name: &str, value| (format!("quorate_{name}{{job=\"quorate\",instance=\"a\"}}"), value);
+        if let Some(fires) =
+            fires("QuoratePeerUnreachable", &[series("peers", peers), series("peers_up", up)])
+        {
+            assert_eq!(fires, is_news, "{up} of {peers}");
+        }
+    }
+}
+
+#[test]
 fn that_nobody_leads_one_group_of_keys_is_news_where_somebody_should() {
     for (protocol, of_second, is_news) in [("raft", 0, true), ("raft", 3, false), ("epaxos", 0, false)] {
         let series = |group, protocol, leader| {

@@ -135,6 +135,7 @@ metrics! {
     peer_bytes_out_total: Counter, "Bytes written to other processes.";
     peer_output_bytes: Gauge, "Bytes waiting to be written to other processes.";
     peer_output_limit: Gauge, "Bytes that may wait for one process.";
+    peers: Gauge, "Other members of the group.";
     peers_up: Gauge, "Members this node can send to.";
     peer_connects_total: Counter, "Connections to members that were established.";
     peer_disconnects_total: Counter, "Connections to members that were lost.";

@@ -48,7 +48,7 @@ use std::sync::Arc;
 
 use mio::net::TcpListener;
 use mio::{Interest, Registry, Token, Waker};
-use quorate_core::{Interface, Members, NodeId, ProcessId, Random, Time};
+use quorate_core::{Interface, Members, NodeId, NodeSet, ProcessId, Random, Time};
 use quorate_runtime::OutgoingFrame;
 use quorate_tls::Credentials;
 use slab::Slab;
@@ -86,7 +86,10 @@ pub(crate) struct Transport {
     resolver: Resolver,
     /// To members and guests.
     links: BTreeMap<NodeId, Link>,
+    /// Whom to connect to: who is in the group, and whom this node's proxy takes for that yet.
     members: BTreeMap<NodeId, String>,
+    /// Who is in the group beside this node, as its log says.
+    others: NodeSet,
     candidates: BTreeMap<NodeId, Candidate>,
     /// Whether the protocol can change its members (`Capabilities::membership`).
     membership: bool,
@@ -174,6 +177,7 @@ impl Transport {
             log_rate: LogRateLimiter::default(),
             resolver: Resolver::new(waker),
             links: BTreeMap::new(),
+            others: members.keys().copied().collect(),
             members: BTreeMap::new(),
             candidates: BTreeMap::new(),
             membership,
@@ -218,6 +222,7 @@ impl Transport {
 
     /// The group, as this node's log says.
     pub(crate) fn set_group(&mut self, group: &Members) {
+        self.others = group.all().iter().filter(|node| Some(*node) != self.me.replica()).collect();
         if let Some(guard) = &mut self.guard {
             guard.set_group(group.version, group.voters(), group.all());
         }
@@ -438,7 +443,8 @@ impl Transport {
             }
         }
         self.forget_candidates(now);
-        let up = |link: &&Link| link.is_up() && self.members.contains_key(&link.node);
+        let up = |link: &&Link| link.is_up() && self.others.contains(link.node);
+        self.metrics.peers.set(self.others.len() as u64);
         self.metrics.peers_up.set(self.links.values().filter(up).count() as u64);
     }
 
