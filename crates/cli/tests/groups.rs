@@ -140,6 +140,29 @@ fn one_group_after_the_other_is_led_by_whom_an_operator_names_and_nothing_is_los
     load.check(&cluster.nodes);
 }
 
+/// Users are in the first group; the others have their slots and leaders.
+#[test]
+fn a_change_of_users_is_in_force_at_the_node_that_has_acknowledged_it() {
+    let cluster = Cluster::start_with(3, "multipaxos", &["--groups", "a-j=crossword,k-n,o-z=raft"]);
+    cluster.nodes.iter().for_each(wait_for_all_groups);
+    for node in &cluster.nodes {
+        let open = || Connection::open(&node.resp).unwrap();
+        let (mut administrator, mut user) = (open(), open());
+        let call = |connection: &mut Connection, line: &str| {
+            connection.call(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>()).unwrap()
+        };
+        for password in 0..40 {
+            let rules = format!("ACL SETUSER bob reset on >{password} ~* +@all");
+            assert_eq!(call(&mut administrator, &rules), ok());
+            assert_eq!(call(&mut user, &format!("AUTH bob {password}")), ok(), "{password}");
+            assert_eq!(call(&mut administrator, "ACL SETUSER bob off"), ok());
+            let refused = call(&mut user, "GET z");
+            assert!(matches!(&refused, Resp::Error(why) if why.starts_with("NOAUTH")), "{refused:?}");
+            assert_eq!(call(&mut user, "RESET"), Resp::Simple("RESET".into()));
+        }
+    }
+}
+
 /// Of five members, RSPaxos needs four.
 #[test]
 fn a_node_is_ready_when_all_its_groups_are_and_says_which_is_not() {

@@ -185,7 +185,12 @@ pub trait NodeView {
     fn waits(&self) -> Option<String> {
         None
     }
-    /// The last slot that this node's own state shows.
+    /// Whether all changes of users are executed in one order, also where not all writes are: several groups
+    /// (`--groups`) have users in the first.
+    fn has_ordered_users(&self) -> bool {
+        self.has_total_order()
+    }
+    /// The last slot that this node's own state shows; where there are several groups, the first one's.
     fn applied(&self) -> u64;
     /// The replica's state.
     fn status(&self) -> Status;

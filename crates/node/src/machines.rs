@@ -234,6 +234,12 @@ impl Machines {
         status
     }
 
+    /// The last slot that the replica has executed, or the first group's, which has the users. (The status of several
+    /// groups has the sum of theirs.)
+    pub(crate) fn applied(&self) -> u64 {
+        self.group_statuses().first().map_or(0, |status| status.applied)
+    }
+
     /// The state of each group's replica; none where they do not run.
     pub(crate) fn group_statuses(&self) -> Vec<Status> {
         self.process.group_statuses(self.clock.instant())

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use quorate_core::{Capabilities, Consistency, FeatureLevel, Members, NodeId, REJOINING, Snapshot, Status};
+use quorate_core::{
+    Capabilities, Consistency, FeatureLevel, Members, NodeId, REJOINING, Settings, Snapshot, Status,
+};
+use quorate_runtime::AnyProtocol;
 use tracing::warn;
 
 use crate::clock;
@@ -24,12 +27,36 @@ use crate::transport::Transport;
 pub(crate) struct Constants {
     pub(crate) can: Capabilities,
     pub(crate) consistency: Consistency,
+    /// See [`NodeView::has_ordered_users`].
+    pub(crate) orders_users: bool,
     pub(crate) facts: Vec<(&'static str, String)>,
     pub(crate) started: quorate_core::Time,
     pub(crate) metrics: Rc<Metrics>,
     pub(crate) slow: Rc<Slow>,
     /// Of requests that were denied.
     pub(crate) denials: RefCell<LogRateLimiter>,
+}
+
+impl Constants {
+    pub(crate) fn new(
+        (protocol, settings): (&dyn AnyProtocol, &Settings),
+        facts: Vec<(&'static str, String)>,
+        started: quorate_core::Time,
+        metrics: Rc<Metrics>,
+        slow: Rc<Slow>,
+    ) -> Constants {
+        let can = protocol.capabilities();
+        Constants {
+            can,
+            consistency: (can.consistency)(settings),
+            orders_users: protocol.groups().first().is_some_and(|group| group.capabilities().total_order),
+            facts,
+            started,
+            metrics,
+            slow,
+            denials: RefCell::default(),
+        }
+    }
 }
 
 /// The node at this moment.
@@ -61,6 +88,10 @@ impl NodeView for View<'_> {
         self.constants.can.total_order
     }
 
+    fn has_ordered_users(&self) -> bool {
+        self.constants.orders_users
+    }
+
     fn consistency(&self) -> Consistency {
         self.constants.consistency
     }
@@ -70,7 +101,7 @@ impl NodeView for View<'_> {
     }
 
     fn applied(&self) -> u64 {
-        self.machines.status().applied
+        self.machines.applied()
     }
 
     fn status(&self) -> Status {

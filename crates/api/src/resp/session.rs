@@ -593,8 +593,9 @@ impl Session {
         );
         // Whoever changes users is judged by them from the reply on.
         let changes_users = users::are_changed_by(decoded);
-        let waits =
-            mode == ReadMode::Sequential || (is_backup || changes_users) && context.node.has_total_order();
+        let waits = mode == ReadMode::Sequential
+            || is_backup && context.node.has_total_order()
+            || changes_users && context.node.has_ordered_users();
         let is_free = access == Access::Read && !misses_nothing;
         if is_free
             && self.reads_own_state(context)
