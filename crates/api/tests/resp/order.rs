@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use quorate_api::resp::Limits;
-use quorate_core::{Access, Failure, Outcome, Staleness};
+use quorate_core::{Access, Failure, Outcome, Staleness, Wire};
+use quorate_store::Command;
 
 use crate::harness::{Node, UNDER_WAY, timed_out};
 
@@ -212,5 +213,23 @@ fn a_connection_ends_after_all_replies_and_nothing_after_the_end_is_executed() {
         assert!(connection.asked.is_empty());
         let mut other = node.connect();
         assert_eq!(node.ask(&mut other, b"GET k\r\n"), "$1\r\n1\r\n");
+    }
+}
+
+#[test]
+fn a_transaction_is_not_executed_in_part_when_the_users_become_known_while_it_comes_in() {
+    let mut proxy = Node::new();
+    proxy.knows_users = false;
+    let mut connection = proxy.connect();
+    for end in ["EXEC", "DISCARD"] {
+        proxy.send(&mut connection, format!("MULTI\r\nINCR a\r\nINCR b\r\n{end}\r\nGET a\r\n").as_bytes());
+        // Nobody answers who the users are when the transaction begins; from then on somebody does.
+        let (ticket, request) = connection.asked.pop_front().unwrap();
+        assert_eq!(Command::from_bytes(request.command), Ok(Command::Users));
+        proxy.end(&mut connection, ticket, timed_out());
+        let told = String::from_utf8(proxy.settle(&mut connection)).unwrap();
+        let ended = if end == "EXEC" { "*2\r\n:1\r\n:1\r\n$1\r\n1\r\n" } else { "+OK\r\n$1\r\n1\r\n" };
+        assert_eq!(told, format!("+OK\r\n+QUEUED\r\n+QUEUED\r\n{ended}"));
+        proxy.now += 1_000_000_001;
     }
 }

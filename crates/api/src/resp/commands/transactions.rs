@@ -27,6 +27,11 @@ pub(in super::super) fn is_immediate(spec: &Spec) -> bool {
     matches!(spec.name, EXEC | "discard" | "multi" | "watch" | "quit" | "reset")
 }
 
+/// Whether a command begins a transaction, or ends one unexecuted. Only EXEC does anything.
+pub(in super::super) fn is_bracket(spec: &Spec) -> bool {
+    matches!(spec.name, "multi" | "discard")
+}
+
 /// Whether the store answers a command; few others have a long reply, and those are known at once.
 fn is_about_data(spec: &Spec) -> bool {
     spec.flags.iter().any(|flag| matches!(*flag, "readonly" | "write"))

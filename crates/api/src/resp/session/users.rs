@@ -8,7 +8,7 @@ use quorate_store::{Command, Reply, Single};
 use super::super::Resp;
 use super::super::acl::{self, Denial, Knowledge};
 use super::super::commands::acl::denied;
-use super::super::commands::transactions::{EXEC, abort};
+use super::super::commands::transactions::{EXEC, abort, is_bracket};
 use super::super::commands::{Fault, Spec};
 use super::super::request::{Args, Word};
 use super::super::shape::Shape;
@@ -98,6 +98,8 @@ impl Session {
     ) -> Result<(), Denial> {
         let is_diagnostic = acl::is_diagnostic(spec) && !acl::names_user(spec, args);
         match shared.acl.knowledge(context.now) {
+            // What is sent behind it without waiting would be executed by itself, should the users be known by then.
+            Knowledge::Old | Knowledge::None if is_bracket(spec) => return Ok(()),
             Knowledge::Old | Knowledge::None if !is_diagnostic => return Err(Denial::Unknown),
             Knowledge::None => return Ok(()),
             Knowledge::Old | Knowledge::Current => {}
