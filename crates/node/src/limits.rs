@@ -93,6 +93,10 @@ impl Default for Limits {
 /// What one socket may bring into one turn of the loop, so that a fast one does not starve the others.
 pub(crate) const READ_PER_TURN: usize = 256 << 10;
 
+/// What all clients together bring into one turn of the loop and are answered in it at once, in bytes; whoever comes
+/// behind that waits for another turn. Peers must not wait while thousands of pipelines are read.
+pub(crate) const SERVED_PER_TURN: usize = 1 << 20;
+
 /// What one client may be sent in one turn of the loop.
 pub(crate) const WRITTEN_PER_TURN: usize = 256 << 10;
 

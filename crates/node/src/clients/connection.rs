@@ -132,6 +132,14 @@ impl<S> Connection<S> {
         if total > 0 { Read::Some } else { Read::Nothing }
     }
 
+    /// What a turn has done for it: bytes that were read, those that were taken off the input, and those that are kept
+    /// since to be sent. `before`: its input and what was counted; `at_hand`: its input once it was read.
+    pub(super) fn work(&self, (input, counted): (usize, usize), at_hand: usize) -> usize {
+        let (read, taken) = (at_hand - input, at_hand.saturating_sub(self.input.len()));
+        let answered = (self.counted + taken).saturating_sub(counted + read);
+        read + taken + answered
+    }
+
     /// Writes as much as the client takes, but no more than so many bytes; false if the connection is broken.
     pub(super) fn write(&mut self, most: usize, metrics: &Metrics) -> bool {
         let mut left = most;

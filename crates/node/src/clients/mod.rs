@@ -27,7 +27,9 @@ use tracing::{info, warn};
 use crate::acceptor::Acceptor;
 use crate::clock;
 use crate::frontend::{Asked, Frontend, NodeView, SessionContext, Ticket};
-use crate::limits::{DRAIN_LINGER, HANDSHAKES_PER_TURN, Limits, RESUMES_PER_TURN, WRITTEN_PER_TURN};
+use crate::limits::{
+    DRAIN_LINGER, HANDSHAKES_PER_TURN, Limits, RESUMES_PER_TURN, SERVED_PER_TURN, WRITTEN_PER_TURN,
+};
 use crate::log_rate::LogRateLimiter;
 use crate::metrics::Metrics;
 use crate::slow::{Described, Slow, Times};
@@ -209,8 +211,9 @@ impl<F: Frontend> Clients<F> {
         self.resume(node, ready);
         let mut to_serve = std::mem::take(&mut self.to_serve);
         let mut rest = to_serve.drain(..);
-        let mut handshakes = 0;
+        let (mut handshakes, mut work) = (0, 0);
         while self.has_room()
+            && work < SERVED_PER_TURN
             && let Some(index) = rest.next()
         {
             let Some(connection) = self.connections.get_mut(index) else { continue };
@@ -223,6 +226,7 @@ impl<F: Frontend> Clients<F> {
             }
             connection.listed = false;
             let crowded = self.kept > self.limits.client_memory / 2;
+            let before = (connection.input.len(), connection.counted);
             let heard = connection.read(scratch, (&self.limits, crowded), &self.metrics);
             match &heard {
                 Read::Some | Read::Nothing => {}
@@ -236,6 +240,7 @@ impl<F: Frontend> Clients<F> {
                 }
             }
             let backlog = std::mem::take(&mut connection.backlog);
+            let at_hand = connection.input.len();
             if heard == Read::Some || backlog {
                 self.with_session(index, node, ready, |frontend, session, input, context| {
                     frontend.on_input(session, input, context);
@@ -244,6 +249,7 @@ impl<F: Frontend> Clients<F> {
                     self.complain(index, &why);
                 }
             }
+            work += self.connections.get(index).map_or(0, |connection| connection.work(before, at_hand));
             self.relieve();
             let Some(connection) = self.connections.get_mut(index) else { continue };
             if connection.input.len() > self.limits.client_input {

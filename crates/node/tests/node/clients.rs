@@ -60,6 +60,34 @@ fn requests_beyond_the_bound_in_bytes_wait_for_earlier_ones_and_all_are_served()
     }
 }
 
+/// Heartbeats and votes are sent and read between the turns.
+#[test]
+fn pipelines_of_many_clients_are_served_in_many_turns() {
+    const TURNS: usize = 10_000;
+    let nodes = cluster(1, &Limits::default());
+    let directory = tempfile::TempDir::new().unwrap();
+    let file = directory.path().join("go-on");
+    let mut clients: Vec<_> = (0..64).map(|_| nodes[0].client()).collect();
+    for client in &mut clients {
+        client.ask("turn");
+    }
+    let mut first = nodes[0].client();
+    first.send(&format!("hold {}\n", file.display()));
+    for client in &mut clients {
+        client.send(&"turn\n".repeat(TURNS));
+    }
+    std::fs::write(&file, "").unwrap();
+    first.line();
+    let mut served = std::collections::BTreeMap::new();
+    for client in &mut clients {
+        for _ in 0..TURNS {
+            *served.entry(client.line().unwrap()).or_insert(0) += "turn\n".len();
+        }
+    }
+    assert_eq!(served.values().sum::<usize>(), clients.len() * TURNS * "turn\n".len());
+    assert!(served.values().all(|bytes| *bytes < 1 << 20), "bytes by turn: {served:?}");
+}
+
 #[test]
 fn a_deadline_is_kept_when_nobody_answers() {
     let nodes = cluster(1, &Limits::default());

@@ -1,14 +1,16 @@
 //! A client protocol of lines, one command each.
 
 use std::collections::VecDeque;
+use std::path::Path;
+use std::thread;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use quorate_core::{Access, Outcome, Request};
 use quorate_node::frontend::{Frontend, SessionContext, Ticket};
 
-/// Lines in, lines out. `facts NAME` and `quit` are answered here; `/MILLIS/COMMAND` has that deadline instead of
-/// a minute.
+/// Lines in, lines out. `facts NAME`, `turn` (the loop's) and `quit` are answered here; `hold PATH` keeps the loop
+/// until that file is there. `/MILLIS/COMMAND` has that deadline instead of a minute.
 pub struct Lines;
 
 #[derive(Default)]
@@ -50,6 +52,16 @@ impl Frontend for Lines {
                 session.answers.push_back(Some("bye".to_owned()));
                 *context.close = true;
                 break;
+            }
+            if let Some(path) = line.strip_prefix("hold ") {
+                while !Path::new(path).exists() {
+                    thread::yield_now();
+                }
+            }
+            if line == "turn" || line.starts_with("hold ") {
+                let turn = context.node.turn().expect("a node counts them");
+                session.answers.push_back(Some(turn.to_string()));
+                continue;
             }
             if let Some(name) = line.strip_prefix("facts ") {
                 let facts = context.node.facts();
