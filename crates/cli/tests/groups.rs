@@ -140,6 +140,27 @@ fn one_group_after_the_other_is_led_by_whom_an_operator_names_and_nothing_is_los
     load.check(&cluster.nodes);
 }
 
+#[test]
+fn a_group_lets_its_leader_be_chosen_whatever_the_protocols_of_others() {
+    let cluster = Cluster::start_with(3, "raft", &["--groups", "a-j=epaxos,k-n,o-z=hermes"]);
+    cluster.nodes.iter().for_each(wait_for_all_groups);
+    let mut connection = Connection::open(&cluster.nodes[0].resp).unwrap();
+    let mut transfer = |to: &str, group: &str| {
+        connection.call(&["QUORATE", "TRANSFER", to, "GROUP", group].map(str::as_bytes)).unwrap()
+    };
+    for to in 1..=3 {
+        assert_eq!(transfer(&to.to_string(), "2"), ok());
+        wait_for("that leader", || {
+            let status = cluster.nodes[0].status()?;
+            (status["groups"][1]["leader"] == to).then_some(())
+        });
+    }
+    for group in ["1", "3"] {
+        let refused = transfer("1", group);
+        assert!(matches!(&refused, Resp::Error(why) if why.contains("its leader be chosen")), "{refused:?}");
+    }
+}
+
 /// Users are in the first group; the others have their slots and leaders.
 #[test]
 fn a_change_of_users_is_in_force_at_the_node_that_has_acknowledged_it() {

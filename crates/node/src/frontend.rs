@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use bytes::{Bytes, BytesMut};
 use quorate_core::{
-    Consistency, FeatureLevel, Members, NodeId, Outcome, Request, Sample, Snapshot, Status, Time,
+    Consistency, FeatureLevel, GroupId, Members, NodeId, Outcome, Request, Sample, Snapshot, Status, Time,
 };
 
 use crate::output::Output;
@@ -216,8 +216,8 @@ pub trait NodeView {
     fn can_regroup(&self) -> bool {
         false
     }
-    /// Whether operators can say who leads.
-    fn can_transfer(&self) -> bool {
+    /// Whether operators can say who leads this group; [`GroupId::FIRST`] where there is one.
+    fn can_transfer(&self, _group: GroupId) -> bool {
         false
     }
     /// Whether operators can say who serves reads of what.

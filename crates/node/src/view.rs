@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use quorate_core::{
-    Capabilities, Consistency, FeatureLevel, Members, NodeId, REJOINING, Settings, Snapshot, Status,
+    Capabilities, Consistency, FeatureLevel, GroupId, Members, NodeId, REJOINING, Settings, Snapshot, Status,
 };
 use quorate_runtime::AnyProtocol;
 use tracing::warn;
@@ -29,6 +29,8 @@ pub(crate) struct Constants {
     pub(crate) consistency: Consistency,
     /// See [`NodeView::has_ordered_users`].
     pub(crate) orders_users: bool,
+    /// Of each group, whether operators can say who leads it.
+    pub(crate) transfers: Vec<bool>,
     pub(crate) facts: Vec<(&'static str, String)>,
     pub(crate) started: quorate_core::Time,
     pub(crate) metrics: Rc<Metrics>,
@@ -46,10 +48,12 @@ impl Constants {
         slow: Rc<Slow>,
     ) -> Constants {
         let can = protocol.capabilities();
+        let groups: Vec<_> = protocol.groups().into_iter().map(|group| group.capabilities()).collect();
         Constants {
             can,
             consistency: (can.consistency)(settings),
-            orders_users: protocol.groups().first().is_some_and(|group| group.capabilities().total_order),
+            orders_users: groups.first().is_some_and(|can| can.total_order),
+            transfers: groups.iter().map(|can| can.transfer).collect(),
             facts,
             started,
             metrics,
@@ -155,8 +159,8 @@ impl NodeView for View<'_> {
         self.constants.can.membership
     }
 
-    fn can_transfer(&self) -> bool {
-        self.constants.can.transfer
+    fn can_transfer(&self, group: GroupId) -> bool {
+        self.constants.transfers.get(group.index()).is_some_and(|can| *can)
     }
 
     fn has_roster(&self) -> bool {

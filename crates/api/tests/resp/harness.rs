@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use quorate_api::resp::{Limits, Resp, Session};
 use quorate_core::{
-    Access, Consistency, Failure, FeatureLevel, Member, Members, NodeId, Outcome, PeerStatus, Request,
-    Sample, Status, Time, Wall, Wire,
+    Access, Consistency, Failure, FeatureLevel, GroupId, Member, Members, NodeId, Outcome, PeerStatus,
+    Request, Sample, Status, Time, Wall, Wire,
 };
 use quorate_node::Output;
 use quorate_node::frontend::{Described, Frontend, NodeView, SessionContext, SlowRequest, Ticket};
@@ -132,7 +132,7 @@ impl NodeView for View<'_> {
     fn can_regroup(&self) -> bool {
         true
     }
-    fn can_transfer(&self) -> bool {
+    fn can_transfer(&self, _: GroupId) -> bool {
         true
     }
     fn has_roster(&self) -> bool {

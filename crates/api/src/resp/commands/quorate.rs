@@ -135,25 +135,26 @@ fn transfer(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
         [id, word, number] if is(word, "group") => (Some(node(id)?), Some(number)),
         _ => return Err(call.wrong_arity()),
     };
-    if !call.node.can_transfer() {
-        return Err("ERR this protocol does not let its leader be chosen".into());
-    }
     let manage = Manage::Transfer { to };
-    match (call.limits().key_scope.groups(), number) {
-        (None, None) => Ok(Step::Manage(manage.to_bytes())),
-        (None, Some(_)) => Err("ERR the keys are not divided among groups here (--groups)".into()),
+    let (group, request) = match (call.limits().key_scope.groups(), number) {
+        (None, None) => (GroupId::FIRST, manage.to_bytes()),
+        (None, Some(_)) => return Err("ERR the keys are not divided among groups here (--groups)".into()),
         (Some(groups), number) => {
             let number = number.and_then(integer).and_then(|number| u8::try_from(number).ok());
             let group = number.and_then(GroupId::new).filter(|group| group.index() < groups.count());
-            match group {
-                Some(group) => Ok(Step::Manage(ManageGroup { group, manage }.to_bytes())),
-                None => {
-                    let last = groups.count();
-                    Err(format!("ERR say which group another is to lead: TRANSFER [ID] GROUP 1 to {last}")
-                        .into())
-                }
-            }
+            let Some(group) = group else {
+                let last = groups.count();
+                return Err(format!(
+                    "ERR say which group another is to lead: TRANSFER [ID] GROUP 1 to {last}"
+                )
+                .into());
+            };
+            (group, ManageGroup { group, manage }.to_bytes())
         }
+    };
+    match call.node.can_transfer(group) {
+        true => Ok(Step::Manage(request)),
+        false => Err("ERR this protocol does not let its leader be chosen".into()),
     }
 }
 
