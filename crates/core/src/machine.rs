@@ -168,6 +168,10 @@ pub trait Replica: Machine {
     /// The process is going to stop soon: hand over what others would have to wait for.
     fn on_drain(&mut self, _cx: &mut Context<'_, Self>) {}
 
+    /// A client of this node waits until the state here shows this slot. What the replica puts off to spare others work
+    /// it does now.
+    fn on_awaited(&mut self, _slot: u64, _cx: &mut Context<'_, Self>) {}
+
     /// Whether this node's disk is nearly full. Where it leads, it refuses writes that grow the data meanwhile; it
     /// votes as before. Where nobody leads, nothing is refused.
     fn set_disk_full(&mut self, _full: bool) {}

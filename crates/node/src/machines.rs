@@ -119,6 +119,12 @@ impl Machines {
         }
     }
 
+    /// A client waits until this node shows a slot.
+    pub(crate) fn on_awaited(&mut self, slot: u64) {
+        self.process.take(Input::Awaited(slot)).expect("it is no frame");
+        self.step();
+    }
+
     /// Whether the disk is nearly full.
     pub(crate) fn set_disk_full(&mut self, full: bool) {
         self.process.set_disk_full(full);

@@ -557,7 +557,9 @@ impl<F: Frontend> Loop<F> {
             if !settled {
                 return false;
             }
-            at_rest = true;
+            let awaited = self.clients.take_awaited();
+            awaited.into_iter().for_each(|slot| self.machines.on_awaited(slot));
+            at_rest = awaited.is_none();
         }
         true
     }

@@ -60,6 +60,8 @@ pub enum Input {
     Request(RequestId, Request),
     /// The process is going to stop soon.
     Drain,
+    /// A client waits until the state of the replica, or of the first group's, shows this slot.
+    Awaited(u64),
 }
 
 /// An input that was taken and waits for its step.
@@ -69,7 +71,7 @@ pub struct Taken {
     pub to: ProcessId,
     /// Who sent it, if it is a message.
     pub from: Option<ProcessId>,
-    /// What it is: the kind of the message, `"request"`, `"timer"` or `"drain"`.
+    /// What it is: the kind of the message, `"request"`, `"timer"`, `"drain"` or `"awaited"`.
     pub kind: &'static str,
 }
 

@@ -44,6 +44,7 @@ enum TypedInput<P: Protocol> {
     ReplicaTimer(<P::Replica as Machine>::Timer),
     ProxyTimer(<P::Proxy as Machine>::Timer),
     Drain,
+    Awaited(u64),
 }
 
 impl<P: Protocol> ProcessRunner<P> {
@@ -83,6 +84,7 @@ impl<P: Protocol> ProcessRunner<P> {
             TypedInput::ReplicaTimer(_) => (replica, None, "timer"),
             TypedInput::ProxyTimer(_) => (self.proxy.me, None, "timer"),
             TypedInput::Drain => (replica, None, "drain"),
+            TypedInput::Awaited(_) => (replica, None, "awaited"),
         };
         Taken { to, from, kind }
     }
@@ -106,8 +108,16 @@ impl<P: Protocol> ProcessRunner<P> {
                 proxy.step(at, |machine, cx| machine.on_timer(timer, cx));
             }
             (TypedInput::Drain, Some(replica)) => replica.step(at, |machine, cx| machine.on_drain(cx)),
+            (TypedInput::Awaited(slot), Some(replica)) => {
+                replica.step(at, |machine, cx| machine.on_awaited(slot, cx));
+            }
             // The replica has not started: a message to it is as good as lost.
-            (TypedInput::Message { to: ProcessId::Replica(_), .. } | TypedInput::Drain, None) => {}
+            (
+                TypedInput::Message { to: ProcessId::Replica(_), .. }
+                | TypedInput::Drain
+                | TypedInput::Awaited(_),
+                None,
+            ) => {}
             (TypedInput::ReplicaTimer(_), None) => unreachable!("a timer is taken of a replica that runs"),
         }
         self.gather_marks();
@@ -220,6 +230,7 @@ impl<P: Protocol> AnyProcess for ProcessRunner<P> {
             }
             Input::Request(id, request) => TypedInput::Request(id, request),
             Input::Drain => TypedInput::Drain,
+            Input::Awaited(slot) => TypedInput::Awaited(slot),
         };
         Ok(self.wait_for_step(input))
     }
@@ -376,6 +387,7 @@ impl<P: Protocol> AnyProcess for ProcessRunner<P> {
             Some(TypedInput::ReplicaTimer(timer)) => format!("{timer:?}"),
             Some(TypedInput::ProxyTimer(timer)) => format!("{timer:?}"),
             Some(TypedInput::Drain) => "drain".to_owned(),
+            Some(TypedInput::Awaited(slot)) => format!("slot {slot} is awaited"),
         }
     }
 

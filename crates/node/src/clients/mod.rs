@@ -79,6 +79,8 @@ pub(crate) struct Clients<F: Frontend> {
     unshown: Vec<(Time, Answered)>,
     /// Bytes of the replies in them.
     unshown_bytes: usize,
+    /// The last slot that was added there since it was asked.
+    awaited: Option<u64>,
     slow: Rc<Slow>,
     /// When the present turn began.
     now: Time,
@@ -125,6 +127,7 @@ impl<F: Frontend> Clients<F> {
             to_resume: VecDeque::new(),
             unshown: Vec::new(),
             unshown_bytes: 0,
+            awaited: None,
             now: Time::ZERO,
             draining: None,
         })
@@ -290,6 +293,11 @@ impl<F: Frontend> Clients<F> {
         }
     }
 
+    /// A slot that somebody waits for since this was asked last.
+    pub(crate) fn take_awaited(&mut self) -> Option<u64> {
+        self.awaited.take()
+    }
+
     /// Brings outcomes to those who wait for them.
     pub(crate) fn deliver(
         &mut self,
@@ -329,6 +337,7 @@ impl<F: Frontend> Clients<F> {
                 let bytes = reply_bytes(&answered);
                 if self.unshown.is_empty() || self.unshown_bytes + bytes <= UNSHOWN_BYTES {
                     self.unshown_bytes += bytes;
+                    self.awaited = self.awaited.max(Some(answered.slot));
                     self.unshown.push((self.now + UNSHOWN, answered));
                     continue;
                 }

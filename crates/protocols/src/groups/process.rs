@@ -217,6 +217,7 @@ impl AnyProcess for GroupsProcess {
                 }
             },
             Input::Drain => None,
+            Input::Awaited(_) => Some(GroupId::FIRST),
         };
         let groups = group.map_or(0..self.groups.len(), |group| group.index()..group.index() + 1);
         let mut taken = None;

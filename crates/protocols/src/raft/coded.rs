@@ -59,6 +59,8 @@ pub struct Shards {
     since: Option<Time>,
     /// Values up to this index are to be fetched.
     fetch: u64,
+    /// A client waits until this index is executed here.
+    awaited: u64,
     /// What the leader of this term has said to be committed.
     pub(super) told: u64,
 }
@@ -396,11 +398,16 @@ impl Replica {
         });
         let bytes = self.log.entries.bytes(applied + 1, self.log.committed) as usize;
         let changes = self.log.entries.configuration().0 > applied;
-        if applied >= self.shards.fetch && (changes || now.since(since) >= coding.age || bytes > coding.bytes)
-        {
+        let is_due = now.since(since) >= coding.age || applied < self.shards.awaited;
+        if applied >= self.shards.fetch && (changes || is_due || bytes > coding.bytes) {
             (self.shards.fetch, self.shards.since) = (self.log.committed, Some(now));
             self.fetch(cx);
         }
+    }
+
+    /// The end of the batch fetches what a client waits for.
+    pub(super) fn on_value_awaited(&mut self, index: u64) {
+        self.shards.awaited = self.shards.awaited.max(index);
     }
 
     /// Whether values are being fetched.

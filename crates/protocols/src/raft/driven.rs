@@ -26,6 +26,10 @@ impl quorate_core::Replica for Replica {
         }
     }
 
+    fn on_awaited(&mut self, slot: u64, _: &mut Context<'_, Self>) {
+        self.on_value_awaited(slot);
+    }
+
     fn set_disk_full(&mut self, full: bool) {
         self.intake.set_disk_full(full);
     }

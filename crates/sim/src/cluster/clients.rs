@@ -95,6 +95,13 @@ impl Cluster {
             let seen = &mut self.work.lanes[lane].seen;
             *seen = slot.max(*seen);
             self.conclude(lane, outcome);
+            // Some clients want to see at their node what they were told.
+            if id.0.is_multiple_of(8)
+                && let Some(life) = &mut self.hosts[host].life
+            {
+                life.inbox.push_back(Input::Awaited(slot));
+                self.wake(host);
+            }
         }
         if let Some(life) = &mut self.hosts[host].life {
             life.process.effects().replies = replies;

@@ -47,6 +47,7 @@
 //! | `checkpoint r1` | the replica's state is saved, and its log cut; with `auto`, a state that came from elsewhere is at once |
 //! | `crash r1`, `restart r1` | a node dies with its proxy and what was not durable; it comes back |
 //! | `drain r1` | a node is asked to stop, and hands over what others would have to wait for |
+//! | `await r1 SLOT` | a client waits until this node shows a slot |
 //! | `replace r1` | a node's disk is lost; it comes back under its id with an empty one, if the protocol can do that |
 //! | `clock r1 ±5ms [+3ms]`, `clock r1 none` | what a node knows of true time: within 5 ms, the middle 3 ms after it (`-3ms`: before it); nothing |
 //! | `wall r1 MILLIS` | a node's wall clock is so far ahead of the others from now on (`-20`: behind) |

@@ -268,7 +268,11 @@ impl ScriptedCluster {
             }
             ["checkpoint", name] => self.checkpoint(node(name)?)?,
             ["crash", name] => self.crash(node(name)?)?,
-            ["drain", name] => self.drain(node(name)?)?,
+            ["drain", name] => self.happen(node(name)?, Input::Drain)?,
+            ["await", name, slot] => {
+                let slot = slot.parse().map_err(|_| format!("`{slot}`: write a number of a slot"))?;
+                self.happen(node(name)?, Input::Awaited(slot))?;
+            }
             ["restart", name] => {
                 let id = node(name)?;
                 if self.node(id)?.process.is_some() {
@@ -354,10 +358,10 @@ impl ScriptedCluster {
         Ok(())
     }
 
-    fn drain(&mut self, id: NodeId) -> Result<(), String> {
+    fn happen(&mut self, id: NodeId, input: Input) -> Result<(), String> {
         let at = self.instant(id);
         let process = self.node(id)?.process.as_mut().ok_or_else(|| format!("r{id} is down"))?;
-        process.take(Input::Drain).expect("it is no frame");
+        process.take(input).expect("it is no frame");
         process.step(at);
         self.finish(id);
         Ok(())

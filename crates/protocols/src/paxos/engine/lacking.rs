@@ -4,7 +4,8 @@
 //! ([`gossip`](super::gossip)). Otherwise, and where that does not help, the whole values come from another replica
 //! that has executed them, as all missed decisions do (`blocks/catchup.rs`): slot by slot as long as that one keeps
 //! them, else with its state. When, is the policy's decision ([`LackingConfig`]), since fetching costs what sending
-//! shards has saved. In three cases values are fetched at once:
+//! shards has saved. Where a client of the node waits until it shows a slot, what is missing up to there is gathered or
+//! fetched without waiting. In three cases values are fetched at once:
 //!
 //! - *a leader* must execute what was chosen before its ballot, if another has it whole; it gathers shards as well;
 //! - *a replica whose vote does not count* gets no shards;
@@ -57,6 +58,8 @@ pub struct Lacking {
     pub(super) fetch: u64,
     /// Shards up to this slot are to be gathered, however near the log's end.
     pub(super) gather: u64,
+    /// A client waits until this slot is executed here.
+    pub(super) awaited: u64,
     /// The last slot for which a configuration was proposed.
     configuration: u64,
     /// Whether values were executed since the last installed state that are on this disk in shards.
@@ -87,7 +90,8 @@ impl<P: Policy> Replica<P> {
         };
         let (waited, config) = (now.since(since), P::lacking(self));
         let gathers = config.gossip_gap.is_some();
-        if gathers && waited >= config.age {
+        let is_awaited = complete < self.lacking.awaited;
+        if gathers && (waited >= config.age || is_awaited) {
             self.lacking.gather = committed;
         }
         let patience = if gathers { 2 * config.age } else { config.age };
@@ -95,7 +99,8 @@ impl<P: Policy> Replica<P> {
         let changes = (complete + 1..=committed).contains(&configuration)
             && !mutation::active("lacking/configuration-waits");
         let many = committed - complete > MAX_GAP / 4 || self.log.coded_bytes() > config.bytes;
-        if complete >= self.lacking.fetch && (changes || many || waited >= patience) {
+        let is_due = waited >= patience || is_awaited && !gathers;
+        if complete >= self.lacking.fetch && (changes || many || is_due) {
             (self.lacking.fetch, self.lacking.since) = (committed, Some((now, complete)));
         }
         self.gather_soon(cx);

@@ -35,7 +35,15 @@ impl<P: Policy> Replica<P> {
     /// Somebody can tell all slots up to `committed`.
     pub(super) fn hear_of(&mut self, from: NodeId, committed: u64, cx: &mut Context<'_, Self>) {
         self.informants.hear(from, committed);
-        self.fetch_soon(GRACE, cx);
+        self.fetch_lacking(cx);
+    }
+
+    /// Fetches what is to be fetched: at once what a client waits for.
+    pub(super) fn fetch_lacking(&mut self, cx: &mut Context<'_, Self>) {
+        match self.log.complete() < self.lacking.fetch.min(self.lacking.awaited) {
+            true => self.fetch(cx),
+            false => self.fetch_soon(GRACE, cx),
+        }
     }
 
     pub(super) fn note_chosen(&self, slot: u64, cx: &mut Context<'_, Self>) {

@@ -519,6 +519,12 @@ impl<P: Policy> quorate_core::Replica for Replica<P> {
         self.stop_leading(cx);
     }
 
+    fn on_awaited(&mut self, slot: u64, cx: &mut Context<'_, Self>) {
+        self.lacking.awaited = self.lacking.awaited.max(slot);
+        self.review_lacking(cx);
+        self.fetch_lacking(cx);
+    }
+
     fn set_disk_full(&mut self, full: bool) {
         self.intake.set_disk_full(full);
     }
