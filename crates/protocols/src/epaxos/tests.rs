@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_blocks::ballot::Ballot;
+use quorate_blocks::batch::{Batch, Entry};
 use quorate_blocks::instance::{Frontier, Instance};
 use quorate_core::{
     Context, Group, Instant, Machine, NodeId, NodeSet, Outbox, Protocol, Random, Saved, Settings, Time, Wall,
+    Wire,
 };
+use quorate_store::{Command, Condition, Expiry};
 
 use super::graph::learner::message::{Message as Said, Progress, Record};
 use super::graph::{LARGE_BATCH, State};
@@ -16,6 +19,7 @@ use super::proposing::Proposal;
 use super::{Epaxos, Message, Replica, Timer};
 
 mod recovery;
+mod snapshots;
 
 /// The replica of node 1, of three or more.
 struct Bench {
@@ -35,6 +39,21 @@ fn at(owner: u64, index: u64) -> Instance {
 
 fn ballot(rounds: u64, of: u64) -> Ballot {
     (0..rounds).fold(Ballot::ZERO, |ballot, _| ballot.next(node(of)))
+}
+
+/// The smallest frontier with all of these.
+fn on(instances: &[Instance]) -> Frontier {
+    let mut frontier = Frontier::default();
+    instances.iter().for_each(|instance| frontier.add(*instance));
+    frontier
+}
+
+/// A batch that writes this key.
+fn write(key: &str) -> Bytes {
+    let (key, value) = (Bytes::copy_from_slice(key.as_bytes()), Bytes::new());
+    let (condition, expiry) = (Condition::Always, Expiry::Never);
+    let put = Command::Put { key, value, condition, expiry, old: false };
+    Batch::extended(Wall::from_millis(1).to_bytes(), &[Entry::Read { command: put.to_bytes() }])
 }
 
 fn batch(bytes: usize) -> Bytes {
@@ -66,8 +85,14 @@ impl Bench {
     /// Back from these records, of so many replicas.
     fn recover(members: u64, records: Vec<Record>) -> Bench {
         let group = Group::of((1..=members).map(node).collect());
-        let (config, _) = Epaxos::configure(&group, &mut Settings::default()).expect("defaults fit together");
-        let saved = Saved { records: records.clone(), ..Saved::nothing() };
+        Bench::begin(&group, &[], Saved { records, ..Saved::nothing() })
+    }
+
+    /// Back from what was saved, in this group and with these settings.
+    fn begin(group: &Group, settings: &[&str], saved: Saved<Record>) -> Bench {
+        let mut settings = Settings::parse(settings).expect("settings");
+        let (config, _) = Epaxos::configure(group, &mut settings).expect("they fit together");
+        let records = saved.records.clone();
         let (mut random, mut out) = (Random::new(1), Outbox::new(true));
         let mut cx = Context::new(node(1).into(), instant(0), &mut random, &mut out);
         let replica = Replica::recover(config, saved, &mut cx);
@@ -93,6 +118,68 @@ impl Bench {
         input(&mut self.replica, &mut Context::new(node(1).into(), at, &mut self.random, &mut self.out));
         self.replica.check();
         self.said()
+    }
+
+    /// A step and the end of its batch, so many milliseconds after the last: all that is said upon it, to anybody.
+    fn turn(
+        &mut self,
+        after: u64,
+        input: impl FnOnce(&mut Replica, &mut Context<'_, Replica>),
+    ) -> Vec<Message> {
+        self.millis += after;
+        let at = instant(self.millis);
+        let mut cx = Context::new(node(1).into(), at, &mut self.random, &mut self.out);
+        input(&mut self.replica, &mut cx);
+        self.replica.on_batch_end(&mut cx);
+        self.replica.check();
+        self.out.messages.drain(..).map(|outgoing| outgoing.message).collect()
+    }
+
+    /// A message arrives: all that is said upon it.
+    fn take(&mut self, from: u64, message: impl Into<Message>) -> Vec<Message> {
+        self.turn(0, |replica, cx| replica.on_message(node(from).into(), message.into(), cx))
+    }
+
+    /// It learns of its owner that this is decided, depends on nothing, and executes it.
+    fn decide(&mut self, instance: Instance, value: Bytes) {
+        let (value, deps) = (Some(value), Frontier::default());
+        self.take(instance.owner().get().into(), Message::Commit { instance, value, deps });
+        assert!(self.replica.learner.is_executed(instance), "{instance:?}");
+    }
+
+    /// A heartbeat later: how far it says to be.
+    fn progress(&mut self) -> Progress {
+        let said = self.turn(100, |replica, cx| replica.on_timer(Timer::Tick, cx));
+        let progress = said.into_iter().find_map(|message| match message {
+            Message::Learner(Said::Progress(progress)) => Some(progress),
+            _ => None,
+        });
+        progress.expect("it says so with each heartbeat")
+    }
+
+    /// The same, and it is durable.
+    fn durable_progress(&mut self) -> Progress {
+        let progress = self.progress();
+        self.take(1, Said::Progress(progress));
+        progress
+    }
+
+    /// So many heartbeats later; what is said with each is durable.
+    fn heartbeats(&mut self, count: usize) {
+        for _ in 0..count {
+            self.durable_progress();
+        }
+    }
+
+    /// All of three say to have executed it, and what they propose to depend on it: its batch goes.
+    fn collect(&mut self, instance: Instance) {
+        let (executed, floor) = (on(&[instance]), on(&[instance]));
+        for member in 2..=3 {
+            self.take(member, Said::Progress(Progress { executed, floor, ..Progress::default() }));
+        }
+        self.durable_progress();
+        self.progress();
+        assert!(self.replica.learner.get(instance).is_none(), "{instance:?} is collected");
     }
 
     /// A message arrives after so many milliseconds: what is said upon it.

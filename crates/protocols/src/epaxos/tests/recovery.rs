@@ -1,35 +1,21 @@
 //! What a replica of five says to who recovers an instance, and what one that recovers it makes of the answers: as a
 //! table each. Five replicas have fast and slow quorums of three, and two may be missing (*e* = 2).
 
-use quorate_blocks::batch::Batch;
-use quorate_core::Wire;
-use quorate_store::{Command, Condition, Expiry};
-
 use super::*;
 use crate::epaxos::graph::{Phase, Vote};
 
 /// The instance that is recovered.
-fn recovered() -> Instance {
+pub(super) fn recovered() -> Instance {
     at(5, 1)
 }
 
 /// A batch that writes the one key which all batches here write.
 fn write() -> Bytes {
-    let (key, value) = (Bytes::from_static(b"k"), Bytes::new());
-    let (condition, expiry) = (Condition::Always, Expiry::Never);
-    let put = Command::Put { key, value, condition, expiry, old: false };
-    let entry = quorate_blocks::batch::Entry::Read { command: put.to_bytes() };
-    Batch::extended(Wall::from_millis(1).to_bytes(), &[entry])
-}
-
-fn on(instances: &[Instance]) -> Frontier {
-    let mut frontier = Frontier::default();
-    instances.iter().for_each(|instance| frontier.add(*instance));
-    frontier
+    super::write("k")
 }
 
 /// What this replica says, to whomever, of what it asks or answers and of what it proposes.
-fn say(bench: &mut Bench, from: u64, message: Message) -> String {
+pub(super) fn say(bench: &mut Bench, from: u64, message: Message) -> String {
     let mut cx = Context::new(node(1).into(), instant(bench.millis), &mut bench.random, &mut bench.out);
     bench.replica.on_message(node(from).into(), message, &mut cx);
     said(bench)
