@@ -165,6 +165,34 @@ fn who_waits_gives_way_to_one_that_more_than_one_has_pre_accepted() {
     }
 }
 
+/// The decision may be lost in a crash, and another be made, which this one would contradict.
+#[test]
+fn who_waits_acts_on_a_decision_of_its_own_when_that_is_durable() {
+    let (mut bench, other) = (validating(["none", "none"]), at(2, 1));
+    assert_eq!(validated(&mut bench, &[(other, false)]), "waits");
+    bench.accept(other, 1, &[1]);
+    for voter in [1, 2, 3] {
+        say(&mut bench, voter, Message::AcceptReply { instance: other, ballot: own() });
+    }
+    assert!(bench.replica.learner.get(other).expect("known").is_committed());
+    assert_eq!(
+        say(&mut bench, 3, Message::Waiting { instance: at(3, 1), count: 1 }),
+        "",
+        "nothing is durable"
+    );
+    let commit = Message::Commit { instance: other, value: None, deps: Frontier::default() };
+    assert_eq!(say(&mut bench, 1, commit), "no-op");
+}
+
+/// Whoever has told of it may be gone by the time at which it matters.
+#[test]
+fn what_is_waited_for_is_looked_after() {
+    let (mut bench, other) = (validating(["none", "none"]), at(2, 1));
+    assert!(!bench.replica.learner.undecided().contains(&other));
+    assert_eq!(validated(&mut bench, &[(other, false)]), "waits");
+    assert!(bench.replica.learner.undecided().contains(&other));
+}
+
 #[test]
 fn who_waits_is_forgotten_when_it_is_decided() {
     let mut bench = Bench::of(5, &[], write());
@@ -175,6 +203,11 @@ fn who_waits_is_forgotten_when_it_is_decided() {
     assert_eq!(bench.replica.waits.len(), 0);
     say(&mut bench, 3, Message::Waiting { instance, count: 1 });
     assert_eq!(bench.replica.waits.len(), 0, "it comes late");
+    let mut bench = Bench::new(&[], 0);
+    bench.decide(instance, write());
+    bench.collect(instance);
+    say(&mut bench, 3, Message::Waiting { instance, count: 1 });
+    assert_eq!(bench.replica.waits.len(), 0, "it comes very late");
 }
 
 /// The other has one of the states that a replica can have it in.
