@@ -20,6 +20,7 @@ use super::{Epaxos, Message, Replica, Timer};
 
 mod forgetting;
 mod recovery;
+mod rejoining;
 mod snapshots;
 
 /// The replica of node 1, of three or more.

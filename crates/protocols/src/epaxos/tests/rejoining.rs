@@ -1,0 +1,79 @@
+//! What one of three replicas that has lost its disk says, and takes for an answer.
+
+use super::*;
+
+/// It has an empty disk, and is told that it had another.
+fn rejoining() -> Bench {
+    let group = Group { rejoining: true, ..Group::of((1..=3).map(node).collect()) };
+    Bench::begin(&group, &[], Saved::nothing())
+}
+
+/// A heartbeat later: the number of its question, if it asks.
+fn question(bench: &mut Bench) -> Option<u64> {
+    let said = bench.turn(100, |replica, cx| replica.on_timer(Timer::Tick, cx));
+    said.into_iter().find_map(|message| match message {
+        Message::Learner(Said::Rejoin { life, .. }) => Some(life),
+        _ => None,
+    })
+}
+
+fn is_whole(bench: &Bench) -> bool {
+    bench.replica.learner.is_whole()
+}
+
+/// Members have heard of these, say so, and have executed the second. The number of the question.
+fn answer(bench: &mut Bench, known: [Instance; 2]) -> u64 {
+    let life = question(bench).expect("it asks");
+    for member in 2..=3 {
+        bench.take(member, Said::RejoinReply { life, known: on(&known) });
+        let executed = on(&known[1..]);
+        bench.take(member, Said::Progress(Progress { executed, ..Progress::default() }));
+    }
+    life
+}
+
+/// An answer to an earlier question does not count: it may have been given before a vote that this one would have
+/// told. An answer that is late does not say that the own disk has written anything.
+#[test]
+fn answers_to_the_last_question_count_and_then_the_own_disk() {
+    let mut bench = rejoining();
+    let life = question(&mut bench).expect("it asks");
+    let reply = |life| Said::RejoinReply { life, known: Frontier::default() };
+    bench.take(2, reply(life ^ 1));
+    bench.take(3, reply(life));
+    assert_eq!(question(&mut bench), Some(life), "node 2 has not answered this one");
+    bench.take(2, reply(life));
+    assert_eq!((question(&mut bench), is_whole(&bench)), (None, false), "its disk has not written that");
+    bench.take(2, reply(life));
+    assert!(!is_whole(&bench), "another does not know");
+    bench.take(1, reply(life));
+    assert!(is_whole(&bench));
+}
+
+/// Its earlier life may have promised to pre-accept only what depends on all that it had executed; and what it had
+/// proposed may depend on nothing, until a majority has executed that.
+#[test]
+fn who_rejoins_promises_nothing_that_an_earlier_life_may_have_broken_and_keeps_what_that_has_promised() {
+    let (mut bench, own, other) = (rejoining(), at(1, 1), at(2, 1));
+    let all = on(&[own, other]);
+    let life = answer(&mut bench, [own, other]);
+    bench.decide(other, batch(1));
+    assert_eq!(bench.durable_progress(), Progress { heard: all, ..Progress::default() });
+    bench.decide(own, batch(1));
+    bench.progress();
+    bench.take(1, Said::RejoinReply { life, known: Frontier::default() });
+    assert!(is_whole(&bench));
+    let Progress { barrier, floor, .. } = bench.progress();
+    assert_eq!((barrier, floor), (all, Frontier::default()), "the others may not have executed its own");
+    bench.take(2, Said::Progress(Progress { executed: all, ..Progress::default() }));
+    assert_eq!(bench.progress().floor, all);
+}
+
+/// Only one that rejoins may know of it, as a dependency, and that one recovers nothing.
+#[test]
+fn what_one_that_rejoins_waits_for_is_recovered_by_others() {
+    let mut bench = Bench::new(&[], 0);
+    bench.hear(3, Said::Rejoin { life: 1, union: on(&[at(2, 1)]) }, 0);
+    let said: Vec<_> = (0..20).flat_map(|_| bench.tick(100)).collect();
+    assert!(said.contains(&"3: Recover".to_owned()), "{said:?}");
+}
