@@ -316,6 +316,7 @@ mod tests {
                         .collect::<Vec<_>>()
                         .join("; ")
                 }
+                "epoch" => format!("{} to read again", eager.take_all().len()),
                 "last" => {
                     eager.last = number(1);
                     "set".to_owned()
@@ -353,6 +354,15 @@ read 8 → question 100 to 2,3,4,5
 answer 100 5 → answered []
 answer 100 3 → answered [8]
 read 9 → question 101 to 3,5
+later 101 → 2 to read again
+read 10 → question 102 to 2,3,4,5
+read 11 → waits
+answer 102 3 → answered []
+answer 102 5 → answered [10]
+read 12 → question 103 to 3,5
+read 13 → waits
+epoch → 6 to read again
+read 14 → question 104 to 2,3,4,5
 ";
         assert_eq!(run(script), script);
     }
@@ -379,5 +389,39 @@ rest 5000 → waits
 read 7 → question 5 to 4,5
 ";
         assert_eq!(run(script), script);
+    }
+
+    /// An answer to an earlier life, whose promise is older, must not let a read of this one leave.
+    #[test]
+    fn questions_of_another_life_have_other_numbers() {
+        let first = |seed| EagerReads::new(&mut Random::new(seed)).last;
+        assert_ne!(first(1), first(2));
+    }
+
+    #[test]
+    fn replies_that_wait_have_a_bound() {
+        let mut eager = EagerReads::new(&mut Random::new(1));
+        let read =
+            || PendingRead { proxy: ProxyId::of(node('1')).into(), nonce: 1, id: 1, command: Bytes::new() };
+        for kept in [1, 2, 2] {
+            eager.execute(read(), |_| Bytes::from(vec![0; MAX_BYTES / 2]));
+            assert_eq!(eager.open.len(), kept);
+        }
+        assert_eq!(eager.take_all().len(), 2);
+        eager.execute(read(), |_| Bytes::new());
+        assert_eq!(eager.open.len(), 1, "they have left");
+    }
+
+    #[test]
+    fn questions_without_an_answer_have_a_bound() {
+        let mut eager = EagerReads::new(&mut Random::new(1));
+        let read =
+            || PendingRead { proxy: ProxyId::of(node('1')).into(), nonce: 1, id: 1, command: Bytes::new() };
+        let tally = Tally::new("123".chars().map(node).collect());
+        for at in 0..2 * MAX_ASKED as u32 {
+            eager.execute(read(), |_| Bytes::new());
+            eager.close(tally, Time::ZERO + PAUSE * at);
+        }
+        assert_eq!(eager.asked.len(), MAX_ASKED);
     }
 }
