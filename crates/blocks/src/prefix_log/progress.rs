@@ -182,6 +182,9 @@ pub fn retransmit(peers: &mut BTreeMap<NodeId, Progress>, now: Time) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::membership::Configuration;
+    use crate::prefix_log::Entry;
+    use crate::state::Origin;
 
     const NOW: Time = Time::ZERO;
 
@@ -263,5 +266,51 @@ mod tests {
         fresh.on_sent(10, 0, NOW);
         assert!(fresh.on_silence(later, Duration::from_millis(200)));
         assert_eq!(fresh.next, 11, "nothing is known yet: the same probe");
+    }
+
+    #[test]
+    fn what_is_behind_an_answer_is_sent_again_and_an_answer_that_says_nothing_new_does_not_put_that_off() {
+        let (patience, after) = (RETRANSMIT, |times: u32| NOW + RETRANSMIT / 2 * times);
+        let mut peer = Progress::new(10);
+        peer.on_match(10, NOW);
+        peer.on_sent(12, 0, NOW);
+        assert!(!peer.on_match(10, after(1)), "heartbeats are answered all the time");
+        assert!(peer.on_silence(after(2), patience));
+        let mut peer = Progress::new(10);
+        peer.on_match(10, NOW);
+        peer.on_sent(12, 0, NOW);
+        assert!(peer.on_match(11, after(1)));
+        assert!(!peer.on_silence(after(2), patience) && peer.on_silence(after(3), patience), "12 was lost");
+        assert_eq!((peer.mode, peer.next), (Mode::Probe, 12));
+    }
+
+    #[test]
+    fn a_probe_that_says_nothing_new_is_answered_and_entries_flow() {
+        let mut peer = Progress::new(10);
+        peer.on_match(10, NOW);
+        peer.on_verified(0);
+        peer.on_sent(10, 0, NOW);
+        assert!(peer.on_match(10, NOW));
+        assert_eq!((peer.mode, peer.next), (Mode::Replicate, 11));
+    }
+
+    /// Nothing is known of it yet: all of the log might be on its way.
+    #[test]
+    fn a_probe_leaves_however_much_may_be_on_its_way() {
+        let group = (0, Configuration::default());
+        let mut log = PrefixLog::new(0, Origin::default(), group, NOW);
+        for _ in 0..3 {
+            let value = bytes::Bytes::from_static(b"value").into();
+            log.append(Entry { term: 1, stamp: None, value }, NOW);
+        }
+        let [probed, other] = [2, 3].map(|id| NodeId::new(id).expect("an id"));
+        let mut peers = BTreeMap::from([(probed, Progress::new(3)), (other, Progress::new(3))]);
+        let peer = peers.get_mut(&other).expect("it is there");
+        peer.on_match(1, NOW);
+        peer.on_sent(2, 0, NOW);
+        let is_due =
+            |in_flight| due(&peers, &log, 3, in_flight).into_values().fold(NodeSet::EMPTY, NodeSet::union);
+        assert_eq!(is_due(1), NodeSet::from_iter([probed]), "the other has an entry on its way");
+        assert_eq!(is_due(1000), NodeSet::from_iter([probed, other]));
     }
 }
