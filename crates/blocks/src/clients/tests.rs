@@ -16,6 +16,8 @@ use crate::instance::Instance;
 use crate::sessions::WINDOW;
 use crate::state::Replicated;
 
+mod asking;
+
 /// A protocol's language that is this conversation only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Say {
