@@ -2,7 +2,9 @@
 //! than it did then, and its source may lie.
 
 use quorate_blocks::catchup;
+use quorate_blocks::clients::Ask;
 
+use super::clients::{ask_for, open_session, proposed, with_session};
 use super::recovery::{recovered, say};
 use super::*;
 
@@ -70,6 +72,18 @@ fn a_snapshot_is_taken_over_if_it_brings_something_and_takes_nothing_away() {
     assert!(takes(&[missing(), another], collects));
     assert!(!takes(&[missing()], |bench| bench.decide(missing(), batch(1))), "another has told it");
     assert!(!takes(&[missing(), own], |_| ()), "a lie: this replica has not proposed it");
+}
+
+/// Whoever is asked for the same again offers the same, for as long as it is asked.
+#[test]
+fn behind_a_snapshot_that_was_refused_one_of_more_is_asked_for() {
+    let mut bench = sent(&[missing()], |bench| {
+        bench.decide(at(3, 1), batch(1));
+        bench.collect(at(3, 1));
+    });
+    let tick = |bench: &mut Bench| bench.turn(100, |replica, cx| replica.on_timer(Timer::Tick, cx));
+    let next = (0..50).find_map(|_| of_snapshots(tick(&mut bench)).into_iter().next());
+    assert!(matches!(next, Some(catchup::Message::Fetch { from: 2, .. })), "{next:?}");
 }
 
 #[test]
@@ -162,4 +176,27 @@ fn a_snapshot_that_nobody_asks_for_any_more_is_not_kept_in_memory() {
     };
     assert!(more(9_000) && more(9_000), "it is asked for");
     assert!(!more(11_000));
+}
+
+/// A snapshot hides what became of it. Where it was a no-op, whoever has asked waits for ever, since repetitions of
+/// what is under way are not proposed.
+#[test]
+fn what_clients_asked_for_in_an_instance_that_a_snapshot_brings_is_proposed_again() {
+    let read = (1, Command::Get { key: Bytes::from_static(b"k") }.to_bytes());
+    let write = (1, Command::Increment { key: Bytes::from_static(b"k"), by: 1 }.to_bytes());
+    for (writes, reads) in [(vec![write], vec![]), (vec![], vec![read])] {
+        let (mut bench, session, value) = with_session(&[]);
+        let ask_again = Ask { session, open: false, writes, reads, ..open_session() };
+        assert!(proposed(&ask_for(&mut bench, ask_again.clone()), 2).is_some());
+        assert!(proposed(&ask_for(&mut bench, ask_again.clone()), 3).is_none(), "it is under way");
+        let mut source = Bench::of(3, &[at(1, 1), at(1, 2)], value.clone());
+        source.decide(at(1, 1), value);
+        source.decide(at(1, 2), Batch::noop());
+        source.decide(missing(), batch(1));
+        let question = ask(&mut bench, missing());
+        transfer(&mut bench, &mut source, question);
+        assert!(has_taken_it(&bench));
+        ask_for(&mut bench, ask_again);
+        assert!(bench.replica.learner.get(at(1, 3)).is_some());
+    }
 }
