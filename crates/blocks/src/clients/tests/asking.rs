@@ -99,3 +99,80 @@ fn an_idle_proxy_looks_after_its_session_again_and_again() {
         assert!(pair.out.timers.iter().any(|(timer, at)| *timer == ProxyTimer::Refresh && at.is_some()));
     }
 }
+
+fn node(id: u64) -> NodeId {
+    NodeId::new(id).expect("an id")
+}
+
+fn hear(pair: &mut Pair, from: u64, message: Message) {
+    pair.step(|proxy, cx| proxy.on_message(node(from).into(), Say::Client(message), cx));
+}
+
+/// Its timer goes off so many milliseconds after the start: what it says, and to whom.
+fn tick(pair: &mut Pair, millis: u64) -> Vec<(NodeSet, Message)> {
+    let at = Instant { now: Time::ZERO + Duration::from_millis(millis), ..AT };
+    let mut cx = Context::new(ProxyId::of(node(1)).into(), at, &mut pair.random, &mut pair.out);
+    pair.proxy.on_timer(ProxyTimer::Tick, &mut cx);
+    pair.proxy.on_batch_end(&mut cx);
+    let said = std::mem::take(&mut pair.out.messages).into_iter().map(|outgoing| {
+        let to = outgoing.to.iter().filter_map(ProcessId::replica).collect();
+        (to, outgoing.message.into_client().expect("it is"))
+    });
+    said.collect()
+}
+
+/// A vote may be left over from a ballot that is dead, and never be chosen.
+#[test]
+fn a_read_of_a_majority_that_never_sees_a_write_chosen_goes_to_the_leader() {
+    let rinse = Rinse { pause: Duration::from_millis(1), rounds: 2 };
+    let mut pair = Pair::with(|config| config.majority = Some(rinse));
+    pair.ask(1, Access::Read);
+    let (mut asked, mut said) = (Vec::new(), said(&mut pair));
+    for millis in [100, 200, 300, 400] {
+        for message in said {
+            match message {
+                Message::Query { nonce, reads } => {
+                    asked.push("all");
+                    let seen = ReadObservation { applied: 5, accepted: 6, reply: Some(Bytes::new()) };
+                    let (voters, reads) = (NodeSet::from_iter([node(1)]), vec![(reads[0].0, seen)]);
+                    pair.answer(Message::Seen { nonce, voters, outgoing: NodeSet::EMPTY, reads });
+                }
+                Message::Ask(ask) if ask.reads.len() == 1 => asked.push("the leader"),
+                other => panic!("{other:?}"),
+            }
+        }
+        said = tick(&mut pair, millis).into_iter().map(|(_, message)| message).collect();
+    }
+    assert_eq!(asked, ["all", "all", "all", "the leader"]);
+}
+
+#[test]
+fn two_replicas_that_point_at_each_other_are_not_asked_for_ever() {
+    let mut pair = Pair::with(|config| config.members = (1..=3).map(node).collect());
+    pair.ask(1, Access::Read);
+    let [Message::Ask(Ask { nonce, .. })] = said(&mut pair)[..] else { panic!("it asks") };
+    let mut asked = 0;
+    for (from, leader) in [(1, 2), (2, 1)].repeat(9) {
+        hear(&mut pair, from, Message::Leader { nonce, leader: Some(node(leader)) });
+        let has_read = |message: &Message| matches!(message, Message::Ask(ask) if !ask.reads.is_empty());
+        asked += said(&mut pair).iter().filter(|message| has_read(message)).count();
+    }
+    assert_eq!(asked, 3);
+}
+
+/// All that it knows to be in the group may have been removed since; who was in it on the first day may know more, and
+/// so may the replica beside it.
+#[test]
+fn whoever_may_know_who_leads_is_asked() {
+    let mut pair = Pair::with(|config| config.members = [node(2), node(3)].into_iter().collect());
+    pair.ask(1, Access::Read);
+    let [Message::Ask(Ask { nonce, .. })] = said(&mut pair)[..] else { panic!("it asks") };
+    hear(&mut pair, 1, Message::Leader { nonce, leader: None });
+    for (version, start) in [(0, 0), (1, 3_000)] {
+        let nodes = [(node(3), Member { address: String::new(), voter: true })].into();
+        hear(&mut pair, 1, Message::Members { nonce, members: Members { version, nodes } });
+        let probes = (1..=6).flat_map(|times| tick(&mut pair, start + 300 * times));
+        let asked = probes.fold(NodeSet::EMPTY, |all, (to, _)| all.union(to));
+        assert_eq!(asked, (1..=3).map(node).collect(), "version {version}");
+    }
+}
