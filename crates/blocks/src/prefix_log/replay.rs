@@ -87,13 +87,18 @@ mod tests {
         }
     }
 
+    /// Nothing is read yet, behind a state up to `base`.
+    fn behind(base: u64) -> Replay {
+        let log = PrefixLog::new(base, Origin::default(), (0, Configuration::default()), Time::ZERO);
+        let (empty, state) = (log.clone(), Replicated::default());
+        Replay { state, empty, log, now: Time::ZERO, void: false, committed: 0 }
+    }
+
     /// Reads records back, behind a state up to `base`: `2:1` is entry 2 of term 1, `at 5` a state up to 5 that was
     /// received, `keep 5` the same if entries behind it stay, `committed 2` a commit position. Gives the terms of the
     /// log, and the commit position.
     fn replayed(base: u64, records: &str) -> (String, u64, bool) {
-        let log = PrefixLog::new(base, Origin::default(), (0, Configuration::default()), Time::ZERO);
-        let (empty, state) = (log.clone(), Replicated::default());
-        let mut replay = Replay { state, empty, log, now: Time::ZERO, void: false, committed: 0 };
+        let mut replay = behind(base);
         let number = |word: &str| word.parse().expect("a number");
         for record in records.split(", ") {
             replay.on_record(match record.split_once([' ', ':']) {
@@ -126,6 +131,22 @@ mod tests {
         for (base, records, terms, committed, void) in table {
             let expected = (terms.to_owned(), committed, void);
             assert_eq!(replayed(base, records), expected, "{records} behind {base}");
+        }
+    }
+
+    /// What a protocol records of an entry would be taken for a word on another of the same index.
+    #[test]
+    fn what_is_recorded_beside_the_log_counts_when_the_log_does() {
+        let mut replay = behind(0);
+        let installed = LogRecord::Installed { index: 5, keep: false };
+        for (record, counts) in [
+            (LogRecord::Committed(0), true),
+            (installed, false),
+            (LogRecord::Committed(6), false),
+            (LogRecord::Resumed, true),
+        ] {
+            replay.on_record(record);
+            assert_eq!(replay.log().is_some(), counts);
         }
     }
 }
