@@ -98,6 +98,43 @@ fn who_is_silent_is_left_out_and_what_does_not_come_is_fetched_whole() {
     assert_eq!(round(420), " stuck 1");
 }
 
+/// What is asked of one that is dead would hold back all behind it.
+#[test]
+fn who_was_silent_is_asked_for_one_shard_after_a_while_and_for_more_when_it_has_answered() {
+    let (log, mut gossip) = (log(2, 1), Gossip::default());
+    for (millis, expected) in [
+        (0, "n3 1:[2]/1 | n4 1:[3]/1"),
+        (200, "n5 1:[0,2,3,4]/2"),
+        (400, ""),
+        (1180, " stuck 1"),
+        (1200, "n3 1:[0,2,3,4]/1 | n4 1:[0,2,3,4]/1 stuck 1"),
+    ] {
+        assert_eq!(draw(gossip.round(&log, &gatherer(false, 1), at(millis))), expected, "{millis}");
+    }
+    gossip.on_shards((node(3), 4), vec![(1, shards(1, 2, 1))], &log, at(1210));
+    assert_eq!(draw(gossip.round(&log, &gatherer(false, 2), at(1220))), "n3 2:[2]/1 stuck 1");
+}
+
+/// It must execute what is chosen before it can serve, and nobody may have that whole.
+#[test]
+fn a_leader_asks_again_and_again() {
+    let (log, mut gossip) = (log(1, 1), Gossip::default());
+    let asks = |round: Round| (round.requests.len(), round.stuck);
+    for second in 0..10 {
+        assert_eq!(asks(gossip.round(&log, &gatherer(true, 1), at(1000 * second))), (4, None), "{second}");
+    }
+}
+
+#[test]
+fn what_was_gathered_goes_when_its_value_comes_otherwise() {
+    let (mut log, mut gossip) = (log(1, 1), Gossip::default());
+    gossip.round(&log, &gatherer(false, 1), at(0));
+    assert_eq!(gossip.slots.len(), 1);
+    log.choose(1, Ballot::ZERO, value_of(1).into());
+    gossip.round(&log, &gatherer(false, 1), at(20));
+    assert_eq!(gossip.slots.len(), 0);
+}
+
 /// Who led before is dead, and is asked for more than may be under way to it.
 #[test]
 fn a_leader_goes_on_without_a_peer_that_does_not_answer() {
