@@ -8,7 +8,7 @@
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
@@ -74,9 +74,7 @@ impl FromStr for Endpoint {
 impl Endpoint {
     /// Sends one message. An error if the collector has not taken it.
     fn post(&self, body: &[u8]) -> io::Result<()> {
-        let none = || io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-        let address = self.address.to_socket_addrs()?.next().ok_or_else(none)?;
-        let mut socket = TcpStream::connect_timeout(&address, PATIENCE)?;
+        let mut socket = connect(self.address.to_socket_addrs()?)?;
         socket.set_read_timeout(Some(PATIENCE))?;
         socket.set_write_timeout(Some(PATIENCE))?;
         let Endpoint { address, path } = self;
@@ -93,6 +91,19 @@ impl Endpoint {
             _ => Err(io::Error::other(format!("it answers {:?}", status.trim_end()))),
         }
     }
+}
+
+/// Connects to the first of a host's addresses at which somebody listens: `localhost` is often `::1` before it is
+/// `127.0.0.1`.
+fn connect(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<TcpStream> {
+    let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    for address in addresses {
+        match TcpStream::connect_timeout(&address, PATIENCE) {
+            Ok(socket) => return Ok(socket),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
 }
 
 /// What all spans of this process have in common.
@@ -253,6 +264,8 @@ fn export(
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use quorate_core::Wall;
     use quorate_node::slow::Described;
 
@@ -283,6 +296,17 @@ mod tests {
             assert!(read(url).unwrap_err().contains("such as http://127.0.0.1:4318"), "{url}");
         }
         assert!(read("https://collector").unwrap_err().contains("over TLS"));
+    }
+
+    #[test]
+    fn a_collector_is_reached_at_whichever_of_its_addresses_it_listens() {
+        let listen = || TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = |listener: &TcpListener| listener.local_addr().unwrap();
+        let (closed, open) = (address(&listen()), listen());
+        let socket = connect([closed, address(&open)].into_iter()).unwrap();
+        assert_eq!(socket.peer_addr().unwrap(), address(&open));
+        assert!(connect([closed].into_iter()).is_err());
+        assert!(connect([].into_iter()).unwrap_err().to_string().contains("has no address"));
     }
 
     #[test]
