@@ -59,10 +59,11 @@ struct Segment {
 }
 
 impl Daemon {
-    /// The bound at present, if a daemon is there and vouches for one.
-    pub(super) fn bound(&mut self, now: Time) -> Option<Bound> {
+    /// The bound at present, if a daemon is there and vouches for one. What it made before the wall clock was `set`, by
+    /// `CLOCK_MONOTONIC`, is none.
+    pub(super) fn bound(&mut self, now: Time, set: u64) -> Option<Bound> {
         let monotonic = nanos(clock_gettime(ClockId::Monotonic));
-        let segment = self.read()?;
+        let segment = self.read().filter(|segment| set == 0 || segment.as_of > set)?;
         if let Some(known) = segment.disruption
             && disruption(&self.vmclock) != Some(known)
         {
@@ -175,6 +176,7 @@ impl Segment {
 mod tests {
     use std::time::Duration;
 
+    use super::super::{Clock, ClockSource};
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;
@@ -266,21 +268,23 @@ mod tests {
         let monotonic = nanos(clock_gettime(ClockId::Monotonic));
         let good =
             |generation, support| segment(generation, monotonic, monotonic + 3600 * SECOND, 1, support);
-        assert_eq!(daemon.bound(Time::ZERO), None);
+        assert_eq!(daemon.bound(Time::ZERO, 0), None);
         std::fs::write(path("shm"), old(monotonic, monotonic + 3600 * SECOND, 1)).unwrap();
-        assert!(daemon.bound(Time::ZERO).is_some());
+        assert!(daemon.bound(Time::ZERO, 0).is_some());
         // Of its life before this start of the machine: void.
         std::fs::write(path("shm"), old(0, 1, 1)).unwrap();
-        assert_eq!(daemon.bound(Time::ZERO), None);
+        assert_eq!(daemon.bound(Time::ZERO, 0), None);
         std::fs::write(path("shm0"), good(3, 0)).unwrap();
-        assert_eq!(daemon.bound(Time::ZERO), None, "it is being written");
+        assert_eq!(daemon.bound(Time::ZERO, 0), None, "it is being written");
         std::fs::write(path("shm0"), good(4, 0)).unwrap();
-        let bound = daemon.bound(Time::ZERO).unwrap();
+        let bound = daemon.bound(Time::ZERO, 0).unwrap();
         assert!(bound.error >= 40_000 && bound.source == "clock-bound");
+        assert!(daemon.bound(Time::ZERO, monotonic - 1).is_some());
+        assert_eq!(daemon.bound(Time::ZERO, monotonic), None, "the wall clock was set since");
 
         // Where the machine counts disruptions, the daemon must know of the last one.
         std::fs::write(path("shm0"), good(6, 1)).unwrap();
-        assert_eq!(daemon.bound(Time::ZERO), None, "nobody tells of disruptions");
+        assert_eq!(daemon.bound(Time::ZERO, 0), None, "nobody tells of disruptions");
         let vmclock = |marker: u64| {
             let mut bytes = VMCLOCK_MAGIC.to_ne_bytes().to_vec();
             bytes.extend([0; 12]);
@@ -288,8 +292,31 @@ mod tests {
             std::fs::write(path("vmclock"), bytes).unwrap();
         };
         vmclock(7);
-        assert!(daemon.bound(Time::ZERO).is_some());
+        assert!(daemon.bound(Time::ZERO, 0).is_some());
         vmclock(8);
-        assert_eq!(daemon.bound(Time::ZERO), None);
+        assert_eq!(daemon.bound(Time::ZERO, 0), None);
+    }
+
+    /// The bound is asked for ten times a second, and the wall clock is set in between.
+    #[test]
+    fn a_bound_does_not_outlive_a_wall_clock_that_is_set() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("shm0");
+        let clock = Clock::new(ClockSource::Daemon);
+        clock.known.borrow_mut().daemon.paths = vec![path.clone()];
+        let write = |generation: u16| {
+            let monotonic = nanos(clock_gettime(ClockId::Monotonic));
+            std::fs::write(&path, segment(generation, monotonic, monotonic + 3600 * SECOND, 1, 0)).unwrap();
+        };
+        write(2);
+        clock.known.borrow_mut().again = Time::ZERO;
+        let (real, now) = (super::super::real(), super::super::now());
+        assert!(clock.interval(real, now).is_some());
+        let set = real + 3600 * SECOND;
+        assert_eq!(clock.interval(set, now), None, "it is an hour ahead");
+        assert_eq!(clock.interval(set + SECOND, now + Duration::from_secs(1)), None);
+        write(4);
+        let later = clock.interval(set + 2 * SECOND, now + Duration::from_secs(2)).unwrap();
+        assert!(later.earliest > real + 3600 * SECOND, "the daemon vouches for it as it is now");
     }
 }

@@ -12,7 +12,8 @@
 //!
 //! Asking for it costs system calls, so it is asked ten times a second, and grows in between by as much as an
 //! undisciplined clock may drift: reading the interval costs what reading the two clocks does. Nobody vouches for a
-//! bound after its source is gone, so then there is no interval, and protocols do without.
+//! bound after its source is gone, so then there is no interval, and protocols do without. A bound that was made before
+//! the wall clock was set says nothing of what it shows now: that is noticed at once ([`Steps`]).
 
 mod daemon;
 mod kernel;
@@ -38,6 +39,9 @@ const STEADY: ClockId = ClockId::Monotonic;
 
 /// How often sources are asked.
 const EVERY: Duration = Duration::from_millis(100);
+
+/// By how much the wall clock and the steady one differ more or less when it was set, in nanoseconds.
+const STEP: i128 = 1_000_000;
 
 /// The present on this process's monotonic clock.
 pub(crate) fn now() -> Time {
@@ -160,6 +164,31 @@ impl Ends {
     }
 }
 
+/// Tells when the wall clock was set, by the steady clock: whoever keeps the one right slews both alike.
+#[derive(Debug, Default)]
+struct Steps {
+    /// How far the wall clock was ahead before the source was asked last, and since then: the most that was seen.
+    before: Option<i128>,
+    since: Option<i128>,
+}
+
+impl Steps {
+    /// Both were read, the wall clock first: what passes in between lets it look behind, never ahead. Whether it was
+    /// set forward.
+    fn is_ahead(&mut self, real: u64, now: Time) -> bool {
+        let ahead = i128::from(real) - i128::from(now.nanos());
+        self.since = self.since.max(Some(ahead));
+        self.before.is_some_and(|before| ahead > before + STEP)
+    }
+
+    /// The source is about to be asked. Whether the wall clock was set back since the last time.
+    fn is_behind(&mut self) -> bool {
+        let (before, since) = (self.before, self.since.take());
+        self.before = since.or(before);
+        before.zip(since).is_some_and(|(before, since)| since + STEP < before)
+    }
+}
+
 /// Tells machines the time.
 #[derive(Debug)]
 pub(crate) struct Clock {
@@ -172,6 +201,9 @@ struct Known {
     bound: Option<Bound>,
     /// When the source is asked again.
     again: Time,
+    steps: Steps,
+    /// When the wall clock was set last, by `CLOCK_MONOTONIC`; 0 if it was not seen to be.
+    set: u64,
     ends: Ends,
     daemon: Daemon,
     log_rate: LogRateLimiter,
@@ -182,12 +214,19 @@ impl Clock {
         let known = Known {
             bound: None,
             again: Time::ZERO,
+            steps: Steps::default(),
+            set: 0,
             ends: Ends::default(),
             daemon: Daemon::default(),
             log_rate: LogRateLimiter::default(),
         };
         let clock = Clock { source, known: RefCell::new(known) };
-        let first = clock.known.borrow_mut().ask(source, now());
+        let (real, now) = (real(), now());
+        let mut known = clock.known.borrow_mut();
+        known.steps.is_ahead(real, now);
+        known.steps.is_behind();
+        let first = known.ask(source, now);
+        drop(known);
         match (first, source) {
             (Some(bound), _) => info!(error_us = bound.error / 1000, "{}", found(&bound)),
             (None, ClockSource::None) => {}
@@ -209,6 +248,9 @@ impl Clock {
             return None;
         }
         let mut known = self.known.borrow_mut();
+        if known.steps.is_ahead(real, now) {
+            known.on_step(now);
+        }
         known.refresh(self.source, now);
         let error = known.bound.and_then(|bound| bound.now(now))?;
         let interval = known.ends.read(real, error);
@@ -235,6 +277,9 @@ impl Known {
         if self.again > now {
             return;
         }
+        if self.steps.is_behind() {
+            self.on_step(now);
+        }
         let before = self.bound.map(|bound| bound.source);
         let found_now = self.ask(source, now);
         match (before, found_now) {
@@ -249,14 +294,22 @@ impl Known {
         }
     }
 
+    /// The wall clock was set: bounds that were made before say nothing of it.
+    fn on_step(&mut self, now: Time) {
+        (self.set, self.again) = (nanos(clock_gettime(ClockId::Monotonic)), Time::ZERO);
+        if let Some(unsaid) = self.log_rate.ask("set", now) {
+            warn!(unsaid, "the wall clock was set: who keeps it right is asked anew how wrong it may be");
+        }
+    }
+
     fn ask(&mut self, source: ClockSource, now: Time) -> Option<Bound> {
         self.again = now + EVERY;
         self.bound = match source {
             ClockSource::None => None,
             ClockSource::Bound(bound) => Some(Bound::exact(bound)),
             ClockSource::Kernel => kernel::bound(now),
-            ClockSource::Daemon => self.daemon.bound(now),
-            ClockSource::Auto => self.daemon.bound(now).or_else(|| kernel::bound(now)),
+            ClockSource::Daemon => self.daemon.bound(now, self.set),
+            ClockSource::Auto => self.daemon.bound(now, self.set).or_else(|| kernel::bound(now)),
         };
         self.bound
     }
@@ -334,6 +387,30 @@ mod tests {
                 assert!(interval.earliest >= last.earliest && interval.latest >= last.latest);
                 last = interval;
             }
+        }
+    }
+
+    /// In milliseconds: what both clocks show, and whether the source is asked before that; whether a step is seen.
+    #[test]
+    fn a_wall_clock_that_is_set_is_noticed_by_the_steady_one() {
+        let mut steps = Steps::default();
+        for (real, now, asks, seen) in [
+            (5000, 0, false, false),
+            (5100, 100, true, false),
+            (5149, 150, false, false),
+            // What passes between the two readings is no step, and nor is what follows.
+            (5160, 190, false, false),
+            (5200, 200, true, false),
+            (5252, 250, false, true),
+            (5302, 300, true, false),
+            (5350, 350, false, false),
+            (5400, 400, true, false),
+            (5450, 450, true, true),
+            (3_605_460, 460, false, true),
+        ] {
+            let behind = asks && steps.is_behind();
+            let ahead = steps.is_ahead(real * MS, Time::from_nanos(now * MS));
+            assert_eq!(ahead || behind, seen, "at {now} ms");
         }
     }
 
