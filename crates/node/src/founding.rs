@@ -144,8 +144,8 @@ pub fn salvage(
         observed: false,
         own: OwnMessages::Settled,
     });
-    process.load(Saved { restarted, snapshot, records })?;
-    process.start_replica(clock.instant(), random);
+    storage::load(|| process.load(Saved { restarted, snapshot, records }))??;
+    storage::load(|| process.start_replica(clock.instant(), random))?;
     let salvaged = process.into_one_group().and_then(|group| group.salvage());
     let salvaged = salvaged.expect("the replica of one group was started");
     let state = Replicated::load(&salvaged.state).expect("an image that was made loads");

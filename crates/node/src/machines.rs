@@ -15,6 +15,7 @@ use crate::directory::Directory;
 use crate::error::NodeError;
 use crate::limits::{LOCAL_ROUNDS, TIMERS_PER_TURN};
 use crate::slow::Slow;
+use crate::storage;
 
 /// See the file comment.
 pub(crate) struct Machines {
@@ -58,7 +59,7 @@ impl Machines {
 
     /// The replica will start from this, but may not run yet: it waits.
     pub(crate) fn hold(&mut self, saved: Saved<Bytes>, why: String) -> Result<(), NodeError> {
-        self.process.load(saved)?;
+        storage::load(|| self.process.load(saved))??;
         self.waiting = Some(why);
         Ok(())
     }
@@ -75,12 +76,14 @@ impl Machines {
         }
     }
 
-    /// Starts the replica that waited.
-    pub(crate) fn begin(&mut self) {
+    /// Starts the replica that waited. It reads its snapshot, whose pieces are on disk until now.
+    pub(crate) fn begin(&mut self) -> Result<(), NodeError> {
         if self.waiting.take().is_some() {
-            self.process.start_replica(self.clock.instant(), self.random.fork());
+            let (at, random) = (self.clock.instant(), self.random.fork());
+            storage::load(|| self.process.start_replica(at, random))?;
             self.note();
         }
+        Ok(())
     }
 
     /// Tells this log when slots reach their stages, and marks requests from now on.
@@ -289,7 +292,7 @@ mod tests {
         let (who, clock) = ((ProxyId::of(node), Some(node)), Clock::new(ClockSource::None));
         let mut machines = Machines::new(&*configured.unwrap(), who, directory, clock, Random::new(1));
         machines.hold(Saved::nothing(), String::new()).unwrap();
-        machines.begin();
+        machines.begin().unwrap();
         machines
     }
 

@@ -258,7 +258,7 @@ impl<F: Frontend> Loop<F> {
                 machines = Machines::new(&**configured, who, directory, clock, random.fork());
                 machines.hold(opened.saved, String::new())?;
                 if guard.as_ref().is_none_or(Guard::may_run) {
-                    machines.begin();
+                    machines.begin()?;
                 }
                 journal = opened.journal;
                 me = ProcessId::Replica(node);

@@ -49,7 +49,7 @@ impl<F: Frontend> Loop<F> {
                     "the replica starts: a majority of the others knows no other data directory of this node, and no \
                      lease of other settings binds it"
                 );
-                self.machines.begin();
+                self.machines.begin()?;
                 self.transport.take_part(now);
             }
         }

@@ -61,6 +61,7 @@ pub use founding::{Owner, found, owner};
 pub use identity::DirectoryMark;
 pub use log::{Log, LogStatus, Waker};
 pub use memo::{Memo, MemoWriter};
+pub use snapshot::load;
 
 /// Bytes of a segment unless told otherwise.
 pub const SEGMENT_BYTES: u64 = 32 << 20;

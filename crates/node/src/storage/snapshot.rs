@@ -23,6 +23,7 @@
 //! Where the disk has no **room** for it, it is given up: its file is removed, the checkpoint and the log before it
 //! stay as they are, and the log goes on. Nobody relies on a checkpoint before it has its name.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -488,7 +489,8 @@ struct Place {
 
 impl Image for StoredImage {
     /// # Panics
-    /// If the disk no longer gives what it gave when the image was verified: there is no state to go on with.
+    /// With a [`StorageError`], if the disk no longer gives what it gave when the image was verified: there is no state
+    /// to go on with, and whoever asks for a piece knows no errors. [`load`] catches it.
     fn piece(&self, cursor: &Bytes, _limit: usize) -> Piece {
         let index = match cursor.is_empty() {
             true => 0,
@@ -497,16 +499,23 @@ impl Image for StoredImage {
         let Place { offset, len, crc } = self.pieces[index];
         let frame = match self.file.read(offset, len) {
             Ok(frame) => frame,
-            Err(failure) => panic!("a snapshot can no longer be read: {failure}"),
+            Err(failure) => resume_unwind(Box::new(StorageError::from(failure))),
         };
-        assert!(
-            frame.len() == len && frame_crc(self.seed, offset, [&frame[4..]]) == crc,
-            "{} changed at offset {offset} after it was verified: look for disk errors in the kernel log",
-            self.file.path().display()
-        );
+        if frame.len() != len || frame_crc(self.seed, offset, [&frame[4..]]) != crc {
+            let what = "it changed after it was verified: look for disk errors in the kernel log";
+            resume_unwind(Box::new(StorageError::corrupt(self.file.path(), offset, what)));
+        }
         let next = (index + 1 < self.pieces.len()).then(|| (index as u64 + 1).to_bytes());
         Piece { bytes: Bytes::from(frame).slice(FRAME..), next }
     }
+}
+
+/// Runs what loads an image that is in a file. The error: the disk does not give it any more.
+pub fn load<T>(loads: impl FnOnce() -> T) -> Result<T, StorageError> {
+    catch_unwind(AssertUnwindSafe(loads)).map_err(|panic| match panic.downcast::<StorageError>() {
+        Ok(error) => *error,
+        Err(other) => resume_unwind(other),
+    })
 }
 
 impl std::fmt::Debug for StoredImage {
