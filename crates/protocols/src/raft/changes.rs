@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use quorate_blocks::batch::{Batch, Entry};
-use quorate_blocks::clients::PendingRead;
+use quorate_blocks::clients::{Ask, PendingRead};
 use quorate_blocks::membership::{NO_ROSTER, Reached, refused};
 use quorate_blocks::prefix_log::{Mode, Progress};
-use quorate_core::{Context, Manage, Managed, NodeId, Time, mutation};
+use quorate_core::{Context, Manage, Managed, NodeId, ProcessId, Time, mutation};
 
 use super::replica::{Replica, Role, Timer};
-use super::{Message, Reads};
+use super::{MAX_WAITING, Message, Reads};
 
 /// A learner with no more than this missing is near enough to vote.
 const NEAR_BYTES: u64 = 1 << 20;
@@ -50,6 +50,30 @@ impl TransferBackoff {
             self.limit = (2 * self.limit).min(self.max);
             self.paused_until = now + self.limit;
         }
+    }
+}
+
+/// What is asked while it is not known who leads. Proxies ask again meanwhile, with everything that is not answered.
+#[derive(Debug, Default)]
+pub(super) struct HeldAsks {
+    asks: Vec<(ProcessId, Ask)>,
+    /// Of the commands in them.
+    bytes: usize,
+}
+
+impl HeldAsks {
+    /// Holds about so many bytes; what is beyond is dropped, and proxies repeat it later.
+    pub(super) fn hold(&mut self, proxy: ProcessId, ask: Ask, max_bytes: usize) {
+        let commands = ask.writes.iter().chain(&ask.reads).chain(&ask.manage);
+        let bytes: usize = commands.map(|(_, command)| command.len()).sum();
+        if self.asks.len() < MAX_WAITING && self.bytes + bytes <= max_bytes {
+            self.bytes += bytes;
+            self.asks.push((proxy, ask));
+        }
+    }
+
+    pub(super) fn take(&mut self) -> Vec<(ProcessId, Ask)> {
+        std::mem::take(self).asks
     }
 }
 
@@ -262,7 +286,7 @@ impl Replica {
             return;
         }
         // If the lease is given up, the first read that needs one has an entry appended.
-        for (proxy, ask) in std::mem::take(&mut self.held) {
+        for (proxy, ask) in self.held.take() {
             self.intake.on_ask(proxy, ask, &self.log.state);
         }
     }
@@ -270,8 +294,38 @@ impl Replica {
     /// Nobody has taken over: whoever waited to hear who leads must look elsewhere.
     pub(super) fn give_up_waiting(&mut self) {
         self.expecting = false;
-        for (proxy, ask) in std::mem::take(&mut self.held) {
+        for (proxy, ask) in self.held.take() {
             self.intake.redirect(proxy, ask.nonce, None);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use quorate_core::ProxyId;
+
+    use super::*;
+
+    #[test]
+    fn what_is_held_is_bounded_in_bytes() {
+        let command = |len| vec![(1, Bytes::from(vec![b'x'; len]))];
+        let ask = |writes, reads| Ask {
+            nonce: 1,
+            session: 1,
+            open: false,
+            low: 1,
+            writes,
+            reads,
+            bounds: Vec::new(),
+            manage: Vec::new(),
+            version: 0,
+        };
+        let (mut held, proxy) = (HeldAsks::default(), ProxyId(1).into());
+        for (len, count) in [(60, 1), (41, 1), (40, 2), (1, 2), (0, 3)] {
+            held.hold(proxy, ask(command(len / 2), command(len - len / 2)), 100);
+            assert_eq!(held.asks.len(), count, "{len} bytes more");
+        }
+        assert_eq!((held.take().len(), held.bytes), (3, 0));
     }
 }

@@ -86,7 +86,7 @@ impl Replica {
         cx.note(|| Fact::Leads { number: term });
         self.on_configuration(cx);
         self.append(Batch::noop(), cx);
-        for (proxy, ask) in std::mem::take(&mut self.held) {
+        for (proxy, ask) in self.held.take() {
             self.intake.on_ask(proxy, ask, &self.log.state);
         }
         cx.set_timer(Timer::Heartbeat, std::time::Duration::ZERO);

@@ -10,10 +10,11 @@ use quorate_blocks::quorum::Tally;
 use quorate_blocks::walls::{Own, Walls};
 use quorate_core::{Context, Fact, Machine, NodeId, ProcessId, Saved, Time, Wakeup, Wall, mutation};
 
+use super::changes::HeldAsks;
 use super::coded::{Gathering, Shards};
 use super::leading::Leading;
 use super::reads::FollowerReads;
-use super::{Config, MAX_WAITING, Message, Reads, Record};
+use super::{Config, Message, Reads, Record};
 
 /// A replica's wake-ups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,7 +60,7 @@ pub struct Replica {
     /// An election is under way that most likely ends soon (this replica has stopped leading of its own will, stands,
     /// or has voted): whoever asks is kept until it is known who leads.
     pub(super) expecting: bool,
-    pub(super) held: Vec<(ProcessId, clients::Ask)>,
+    pub(super) held: HeldAsks,
     pub(super) near: FollowerReads,
     /// The others' wall clocks.
     pub(super) walls: Walls,
@@ -153,7 +154,7 @@ impl Machine for Replica {
             draining: false,
             intake: Intake::new(me.into(), config.intake.max_bytes),
             expecting: false,
-            held: Vec::new(),
+            held: HeldAsks::default(),
             near: FollowerReads::new(cx.random()),
             walls: Walls::default(),
             acknowledge: false,
@@ -317,7 +318,7 @@ impl Replica {
             self.leader = Some(from);
             self.expecting = false;
             self.intake.depart(from);
-            for (proxy, ask) in std::mem::take(&mut self.held) {
+            for (proxy, ask) in self.held.take() {
                 self.intake.redirect(proxy, ask.nonce, Some(from));
             }
         }
@@ -418,9 +419,7 @@ impl Replica {
         self.intake.tell_members(from, &ask, &self.log.state);
         let handing = matches!(&self.role, Role::Leader(leading) if leading.handing.is_some());
         if handing || (self.expecting && !matches!(self.role, Role::Leader(_))) {
-            if self.held.len() < MAX_WAITING {
-                self.held.push((from, ask));
-            }
+            self.held.hold(from, ask, self.config.intake.max_bytes);
         } else if matches!(self.role, Role::Leader(_)) {
             self.intake.on_ask(from, ask, &self.log.state);
         } else {
