@@ -3,6 +3,8 @@
 //! (`blocks::leases`). All that was acknowledged in this epoch it has acknowledged itself: the key is not valid here,
 //! or has it. In no later epoch anything was committed.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use bytes::Bytes;
 use quorate_blocks::clients::{self, PendingRead};
 use quorate_blocks::epochs::Replies;
@@ -24,6 +26,35 @@ enum Asked {
     /// No key: the level, or users, of which there are none.
     Nothing(Command),
     Refused(CommandError),
+}
+
+/// Reads that wait for their key to be valid, each once, however often its proxy repeats it.
+#[derive(Debug, Default)]
+pub struct Parked {
+    keys: BTreeMap<Key, Vec<PendingRead>>,
+    names: BTreeSet<(ProcessId, u64, u64)>,
+}
+
+impl Parked {
+    /// Beyond [`MAX_WAITING`] a read is dropped, and asked for again.
+    fn add(&mut self, key: Key, read: PendingRead) {
+        let name = (read.proxy, read.nonce, read.id);
+        if self.names.len() < MAX_WAITING && self.names.insert(name) {
+            self.keys.entry(key).or_default().push(read);
+        }
+    }
+
+    fn take(&mut self, key: &Key) -> Vec<PendingRead> {
+        let reads = self.keys.remove(key).unwrap_or_default();
+        for read in &reads {
+            self.names.remove(&(read.proxy, read.nonce, read.id));
+        }
+        reads
+    }
+
+    fn take_all(&mut self) -> impl Iterator<Item = PendingRead> {
+        std::mem::take(self).keys.into_values().flatten()
+    }
 }
 
 impl Replica {
@@ -69,9 +100,8 @@ impl Replica {
 
     /// All reads that wait.
     pub(super) fn take_reads(&mut self) -> Vec<PendingRead> {
-        let parked = std::mem::take(&mut self.parked).into_values().flatten();
         let mut reads = std::mem::take(&mut self.reads);
-        reads.extend(parked.chain(self.intake.take_reads()).chain(self.epochs.take_reads()));
+        reads.extend(self.parked.take_all().chain(self.intake.take_reads()).chain(self.epochs.take_reads()));
         reads
     }
 
@@ -128,7 +158,7 @@ impl Replica {
                 if self.keys.is_valid(&key) {
                     self.coordinator.overdue.insert(key.clone());
                 }
-                return self.parked.entry(key).or_default().push(read);
+                return self.parked.add(key, read);
             }
         };
         self.intake.on_read(read, reply);
@@ -142,7 +172,7 @@ impl Replica {
 
     /// Reads that wait for a key are looked at again.
     pub(super) fn wake(&mut self, key: &Key) {
-        self.reads.extend(self.parked.remove(key).into_iter().flatten());
+        self.reads.extend(self.parked.take(key));
     }
 
     /// Whether the key of a read is such that it would be answered.
@@ -191,5 +221,27 @@ impl Replica {
                 self.intake.redirect(read.proxy, read.nonce, other);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quorate_core::ProxyId;
+
+    use super::*;
+
+    #[test]
+    fn reads_that_wait_for_a_key_wait_once_and_so_many_at_most() {
+        let read = |id| PendingRead { proxy: ProxyId(1).into(), nonce: 1, id, command: Bytes::new() };
+        let key = |id: u64| Key::from(format!("{}", id % 3));
+        let mut parked = Parked::default();
+        for id in (0..2).flat_map(|_| 0..MAX_WAITING as u64 + 10) {
+            parked.add(key(id), read(id));
+        }
+        let (first, rest) = (parked.take(&key(0)), MAX_WAITING - MAX_WAITING.div_ceil(3));
+        assert_eq!((first.len(), parked.names.len()), (MAX_WAITING - rest, rest));
+        parked.add(key(0), read(0));
+        assert_eq!(parked.take_all().count(), rest + 1, "one that was taken may come back");
+        assert!(parked.names.is_empty() && parked.keys.is_empty());
     }
 }

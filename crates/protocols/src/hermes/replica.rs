@@ -1,7 +1,5 @@
 //! The replica: what every member of the group has, and the dispatch of everything that comes in.
 
-use std::collections::BTreeMap;
-
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::clients::{Intake, PendingRead};
 use quorate_blocks::epochs::{self, EagerReads, Epochs, Reads};
@@ -11,11 +9,12 @@ use quorate_blocks::walls::{ClockRequest, Own, Walls};
 use quorate_core::{
     Context, Machine, NodeId, NodeSet, ProcessId, Saved, Time, Wakeup, Wall, Wire, mutation, wire_struct,
 };
-use quorate_store::{Key, Store};
+use quorate_store::Store;
 
 use super::keys::Keys;
 use super::memory::{Amnesia, Loss};
 use super::message::Known;
+use super::reads::Parked;
 use super::slow_members::SlowMembers;
 use super::transfer::Transfer;
 use super::writes::Coordinator;
@@ -68,7 +67,7 @@ pub struct Replica {
     pub(super) nothing: Replicated,
     /// Reads to be looked at, and those that wait for a key to be valid.
     pub(super) reads: Vec<PendingRead>,
-    pub(super) parked: BTreeMap<Key, Vec<PendingRead>>,
+    pub(super) parked: Parked,
     /// A random number of this life.
     pub(super) life: u64,
     /// The others' wall clocks.
@@ -159,7 +158,7 @@ impl Machine for Replica {
             intake: Intake::new(me.into(), config.max_bytes),
             nothing: Replicated::default(),
             reads: Vec::new(),
-            parked: BTreeMap::new(),
+            parked: Parked::default(),
             life: cx.random().u64(),
             walls: Walls::default(),
             config,
