@@ -70,6 +70,8 @@ pub struct Keys {
     /// Those that are not valid: few, of what is being written. A read looks here, and at the value; histories are as
     /// many as the keys, and most of them far from the processor.
     invalid: BTreeSet<Key>,
+    /// Sessions that were opened at this time or before may be forgotten by some key.
+    forgotten: u64,
 }
 
 impl std::fmt::Debug for Keys {
@@ -88,8 +90,12 @@ impl Keys {
         store.settle();
         let version = (store.revision() >> ORDINAL_BITS) + 1;
         store.settle_unordered();
-        let mut keys =
-            Keys { store: Store::new(), parts: vec![Arc::default(); PARTS], invalid: BTreeSet::new() };
+        let mut keys = Keys {
+            store: Store::new(),
+            parts: vec![Arc::default(); PARTS],
+            invalid: BTreeSet::new(),
+            forgotten: 0,
+        };
         let (at, held) = (Timestamp { epoch: 0, version, writer: 0 }, Record::default());
         for key in store.entries().map(|entry| Key::copy_from_slice(entry.key)) {
             let held = Held { at, record: held.clone() };
@@ -123,7 +129,13 @@ impl Keys {
         &self.invalid
     }
 
+    /// When a session is opened that no key takes for one that it has forgotten: now, by this wall clock, or later.
+    pub fn opens_at(&self, wall: Wall) -> u64 {
+        wall.millis().max(self.forgotten.saturating_add(1))
+    }
+
     fn hold(&mut self, key: &Key, held: Held, valid: bool) {
+        self.forgotten = self.forgotten.max(held.record.forgotten());
         let keys = Arc::make_mut(&mut self.parts[part(key)]);
         match keys.get_mut(key) {
             Some(before) => *before = held,
@@ -341,7 +353,7 @@ impl Loading {
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::Name;
+    use super::super::record::{Name, Verdict};
     use super::*;
     use crate::testing::read_out;
 
@@ -386,6 +398,25 @@ mod tests {
         assert_eq!(keys.version(&sent.key), Some(version));
         drop(sent);
         assert!(message.is_unique());
+    }
+
+    /// Many were opened by a clock that was an hour ahead, and the first of them are forgotten.
+    #[test]
+    fn a_session_that_is_opened_is_none_that_a_key_has_forgotten() {
+        const HOUR: u64 = 3_600_000;
+        let mut version = keys("k").version(&Key::from_static(b"k")).expect("it is here");
+        for nonce in 0..6 {
+            for seq in 1..=1000 {
+                version.record.add(Name { nonce, seq }, (HOUR + nonce, 1), &Bytes::new());
+            }
+        }
+        let mut keys = Keys::new(Store::new());
+        assert_eq!([0, 1, 7].map(|wall| keys.opens_at(Wall::from_millis(wall))), [1, 1, 7]);
+        keys.put(&version).expect("it can be read");
+        let opened = keys.opens_at(Wall::from_millis(1));
+        assert_eq!(version.record.verdict(Name { nonce: 9, seq: 1 }, opened, 1), Verdict::New);
+        assert_eq!(version.record.verdict(Name { nonce: 9, seq: 1 }, HOUR, 1), Verdict::Unknown);
+        assert_eq!(keys.opens_at(Wall::from_millis(2 * HOUR)), 2 * HOUR);
     }
 
     #[test]

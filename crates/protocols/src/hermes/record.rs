@@ -103,6 +103,11 @@ impl Record {
         }
     }
 
+    /// Sessions that were opened at this time or before, and are not here, are forgotten.
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
     /// The same, with replies in a buffer of their own: those of a version that was sent share its message.
     pub fn detached(&self) -> Record {
         let replies = self.sessions.iter().flat_map(|session| &session.done);
