@@ -102,7 +102,9 @@ impl Directory {
     /// Whom to connect to, and where.
     pub(crate) fn peers(&self) -> BTreeMap<NodeId, String> {
         let known = [&self.replica, &self.proxy].into_iter().flatten();
-        let said = if self.replica.is_none() && self.proxy.is_none() { Some(&self.initial) } else { None };
+        // A replica that waits to be added names nobody; its node's clients are served by the members.
+        let names_some = |members: &Option<Members>| members.as_ref().is_some_and(|it| !it.nodes.is_empty());
+        let said = Some(&self.initial).filter(|_| !names_some(&self.replica) && !names_some(&self.proxy));
         let mut peers = BTreeMap::new();
         // The newest address wins.
         let mut groups: Vec<_> = known.chain(said).collect();
@@ -194,6 +196,12 @@ mod tests {
     #[test]
     fn a_joining_node_waits_until_it_is_in_and_has_left_only_after_that() {
         let mut directory = Directory::new(Some((id(4), "b:4".to_owned())), initial());
+        assert_eq!(
+            (peers(&directory).as_str(), directory.standing()),
+            ("1=a:1 2=a:2 3=a:3", Standing::Joining)
+        );
+        // Its replica starts and knows nobody.
+        directory.learn(members(0, &[]), None);
         assert_eq!(
             (peers(&directory).as_str(), directory.standing()),
             ("1=a:1 2=a:2 3=a:3", Standing::Joining)
