@@ -254,6 +254,11 @@ impl ScriptedCluster {
                 self.node(id)?.manual = *how == "manual";
                 self.sync_if_auto(id);
             }
+            ["disk", name, how @ ("full" | "free")] => {
+                if let Some(process) = &mut self.node(node(name)?)?.process {
+                    process.set_disk_full(*how == "full");
+                }
+            }
             ["batch", name, "begin"] => self.node(node(name)?)?.gathers = true,
             ["batch", name, "end"] => {
                 let id = node(name)?;
