@@ -80,17 +80,17 @@ impl Pair {
             unhold: None,
             majority: None,
             confirm: None,
+            alone: false,
             max_requests: 100,
             part: 1 << 20,
         };
         change(&mut config);
         let (mut out, mut random) = (Outbox::new(false), Random::new(1));
         out.timed = true;
-        let me = ProxyId::of(one).into();
         let proxy = SessionClient::recover(
             config,
             Saved::nothing(),
-            &mut Context::new(me, AT, &mut random, &mut out),
+            &mut Context::new(ProxyId::of(one).into(), AT, &mut random, &mut out),
         );
         Pair { intake: Intake::new(one.into(), 1 << 20), state: Replicated::default(), proxy, out, random }
     }

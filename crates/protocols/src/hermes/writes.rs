@@ -15,7 +15,7 @@ use quorate_blocks::clients;
 use quorate_blocks::pace::InFlight;
 use quorate_blocks::prefix_log::RETRANSMIT;
 use quorate_core::{Context, Fact, NodeId, NodeSet, ProcessId, Time, Wall, Wire, digest, mutation};
-use quorate_store::{CommandError, Key, Reply};
+use quorate_store::{Command, CommandError, Key, Reply};
 
 use super::keys::{ORDINAL_BITS, Timestamp, Version};
 use super::message::Ack;
@@ -180,19 +180,24 @@ impl Coordinator {
 }
 
 impl Replica {
-    /// A proxy asks for a write.
-    pub(super) fn on_write(&mut self, write: Write) {
+    /// A proxy asks for a write. What is refused for want of room waits for its key like the others: it may have been
+    /// asked before, and be in a version.
+    pub(super) fn on_write(&mut self, mut write: Write) {
         // It was given up: its number is all that it needs.
         if write.command.is_empty() {
             return self.answer(&write, Bytes::new());
         }
+        let decoded = self.keys.store().decode(&write.command);
         let is_full = self.disk_full && !self.config.group.diskless;
-        let full = is_full.then_some(CommandError::DiskFull { node: self.me.get().into() });
-        let key = match self.keys.store().decode(&write.command) {
-            Err(error) => Err(error),
-            Ok(command) if full.is_some() && command.grows() => Err(full.expect("it is")),
-            Ok(command) => command.only_key().ok().flatten().ok_or(CommandError::Unordered),
-        };
+        if is_full && decoded.as_ref().is_ok_and(Command::grows) {
+            let node = self.me.get().into();
+            if mutation::active("hermes/refused-at-once") {
+                return self.answer(&write, Reply::Error(CommandError::DiskFull { node }).encoded());
+            }
+            write.command = Command::DiskFull { node }.to_bytes();
+        }
+        let key =
+            decoded.and_then(|command| command.only_key().ok().flatten().ok_or(CommandError::Unordered));
         let key = match key {
             Ok(key) => key,
             Err(error) => return self.answer(&write, Reply::Error(error).encoded()),
@@ -246,8 +251,13 @@ impl Replica {
                 Verdict::Unknown => expired.push(write),
                 Verdict::Wait => waiting.push(write),
                 Verdict::New => {
-                    let number = version << ORDINAL_BITS | answers.len() as u64;
                     let command = keys.store().decode(&write.command).expect("it was decoded before");
+                    if let Command::DiskFull { node } = command {
+                        let refused = Reply::Error(CommandError::DiskFull { node }).encoded();
+                        answered.push((write, Some(refused)));
+                        continue;
+                    }
+                    let number = version << ORDINAL_BITS | answers.len() as u64;
                     let mut reply = keys.execute(&command, number, time).encoded();
                     let after = keys.store().image(key);
                     if after.as_ref().is_some_and(|after| after.len() > VALUE_LIMIT) {
@@ -270,7 +280,7 @@ impl Replica {
         if !waiting.is_empty() {
             coordinator.queues.insert(key.clone(), waiting.into());
         }
-        // What the record of a valid key says has taken effect.
+        // What the record of a valid key says has taken effect; what it lacks that is refused has not.
         for (write, reply) in answered {
             self.coordinator.forget(&write);
             if let Some(reply) = reply {

@@ -33,6 +33,22 @@ fn an_overtaken_write_that_is_said_to_have_failed() {
     crate::assert_goes_wrong("hermes", "hermes/overtaken-fails", text, fails);
 }
 
+/// It is committed when the last of the others has it.
+#[test]
+fn a_write_under_way_that_is_refused() {
+    let text = trace!("hermes", "refusal-of-a-write-under-way");
+    let is_told = |text: &str| text.contains("p1 #1 = Error(DiskFull { node: 1 })");
+    crate::assert_goes_wrong("hermes", "hermes/refused-at-once", text, is_told);
+}
+
+/// The one that was asked first has it committed.
+#[test]
+fn a_write_that_another_member_refuses() {
+    let text = trace!("hermes", "write-that-another-refuses");
+    let is_told = |text: &str| text.contains("p1 #2 = Error(DiskFull { node: 2 })");
+    crate::assert_goes_wrong("hermes", "hermes/any-refusal", text, is_told);
+}
+
 /// All have acknowledged it, and its coordinator has lost it.
 #[test]
 fn a_version_that_is_sent_before_it_is_durable() {

@@ -28,8 +28,9 @@ use bytes::Bytes;
 use majority::Majority;
 use quorate_core::{
     Access, Context, Count, Failure, Machine, Mark, Never, NodeId, NodeSet, Outcome, ProcessId, Proxy,
-    Request, RequestId, Sample, Saved, Time, mutation,
+    Request, RequestId, Sample, Saved, Time, Wire, mutation,
 };
+use quorate_store::{CommandError, Reply};
 
 use crate::clients::message::{Embeds, Message};
 use crate::clients::streams::Streams;
@@ -69,6 +70,8 @@ pub struct ProxyConfig {
     pub majority: Option<Rinse>,
     /// While writes are under way, it says after so many answers that they have come: replicas keep them until then.
     pub confirm: Option<u64>,
+    /// Each replica refuses writes for want of room by itself: others may execute what one has refused.
+    pub alone: bool,
     /// Requests that may be under way; further ones are refused.
     pub max_requests: usize,
     /// Encoded commands that are longer, in bytes, go in parts of this length.
@@ -178,8 +181,9 @@ struct WriteCall {
     command: Bytes,
     /// When it last went to the target.
     sent: Option<Time>,
-    /// Whether any replica may have got it.
-    exposed: bool,
+    /// The first replica that may have got it, and whether another may have, too.
+    first: Option<NodeId>,
+    elsewhere: bool,
     answered: bool,
     /// Whether it is a part of a large command.
     is_part: bool,
@@ -271,6 +275,11 @@ impl<M: Embeds> SessionClient<M> {
     ) {
         let Some(index) = seq.checked_sub(self.low).map(|index| index as usize) else { return };
         let Some(write) = self.writes.get_mut(index).filter(|write| !write.answered) else { return };
+        let may_be_executed = write.elsewhere && !mutation::active("hermes/any-refusal");
+        if self.config.alone && may_be_executed && is_refusal(&reply) {
+            // Another replica may have executed it: it is asked for again, and given up in the end.
+            return;
+        }
         write.answered = true;
         write.command = Bytes::new();
         self.in_flight.on_answer(seq..=seq, cx.now());
@@ -295,7 +304,7 @@ impl<M: Embeds> SessionClient<M> {
         let mut unexposed = VecDeque::new();
         for write in std::mem::take(&mut self.writes) {
             let Some(id) = write.call else { continue };
-            if write.exposed {
+            if write.first.is_some() {
                 // It may have been executed under the session that is gone: repeating it could do it twice.
                 self.finish(id, Outcome::Failed(Failure::SessionEnded), 0, cx);
             } else {
@@ -480,7 +489,8 @@ impl<M: Embeds> Machine for SessionClient<M> {
                         call: None,
                         command: Bytes::new(),
                         sent: None,
-                        exposed: false,
+                        first: None,
+                        elsewhere: false,
                         answered: false,
                         is_part: false,
                     });
@@ -546,4 +556,9 @@ impl<M: Embeds> Proxy for SessionClient<M> {
         ];
         if self.config.nearest || self.config.bounded { nearby.into() } else { Vec::new() }
     }
+}
+
+/// Whether a reply says that a replica has refused a write for want of room.
+fn is_refusal(reply: &Bytes) -> bool {
+    matches!(Reply::from_bytes(reply.clone()), Ok(Reply::Error(CommandError::DiskFull { .. })))
 }

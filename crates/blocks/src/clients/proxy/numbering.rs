@@ -132,7 +132,8 @@ impl<M: Embeds> SessionClient<M> {
             call: id,
             command,
             sent: None,
-            exposed: false,
+            first: None,
+            elsewhere: false,
             answered: false,
             is_part,
         });

@@ -65,7 +65,9 @@ impl<M: Embeds> SessionClient<M> {
                 continue;
             }
             write.sent = Some(now);
-            if !std::mem::replace(&mut write.exposed, true) {
+            let first = write.first.replace(write.first.unwrap_or(self.target));
+            write.elsewhere |= first.is_some_and(|first| first != self.target);
+            if first.is_none() {
                 behind = behind.or(Some(self.low + index as u64).filter(|_| self.config.timely));
             }
             if let Some(call) = write.call.and_then(|id| self.calls.get(id)) {
