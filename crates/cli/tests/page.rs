@@ -246,6 +246,26 @@ fn the_page_shows_the_group_on_a_desk_and_on_a_phone_before_while_and_after_a_le
     assert_eq!(browser.complaints, [""; 0]);
 }
 
+/// It is no node and knows no leader, and nor does EPaxos.
+#[test]
+fn the_page_of_a_proxy_says_what_it_is() {
+    let Some(mut browser) = Browser::start() else {
+        return println!("not tried: no Chromium is installed (Debian's package chromium)");
+    };
+    let (ports, cluster) = (Ports::claim().unwrap(), Cluster::start(3, "epaxos"));
+    let http = ports.address();
+    let proxy = cluster.proxy("proxy", "epaxos", cluster.members(), &["--listen-http", &http]);
+    browser.open(&format!("http://{http}/"));
+    for (text, paint) in look(&mut browser, "that the proxy serves", |browser| {
+        verdict(browser, |text| text.starts_with("serves"))
+    }) {
+        assert_eq!((text.as_str(), paint.as_str()), ("serves reads and writes", "good"));
+    }
+    assert_eq!(browser.text("#title"), "Quorate · proxy");
+    assert_eq!(browser.complaints, [""; 0]);
+    drop(proxy);
+}
+
 /// The port for peers of a node, by its index.
 fn port(cluster: &Cluster, node: usize) -> &str {
     cluster.nodes[node].peer.rsplit(':').next().unwrap()
