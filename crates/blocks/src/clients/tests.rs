@@ -80,7 +80,7 @@ impl Pair {
             unhold: None,
             majority: None,
             confirm: None,
-            alone: false,
+            each_refuses: false,
             max_requests: 100,
             part: 1 << 20,
         };

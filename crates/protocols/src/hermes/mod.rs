@@ -131,7 +131,7 @@ impl Protocol for Hermes {
             part: usize::MAX,
             // Before the record of a key is full of writes that may be asked for again.
             confirm: Some(record::WINDOW as u64 / 2),
-            alone: true,
+            each_refuses: true,
             ..settings::proxy_without_parts(group, settings)?
         };
         Ok((config, proxy))

@@ -46,7 +46,7 @@ fn a_write_under_way_that_is_refused() {
 fn a_write_that_another_member_refuses() {
     let text = trace!("hermes", "write-that-another-refuses");
     let is_told = |text: &str| text.contains("p1 #2 = Error(DiskFull { node: 2 })");
-    crate::assert_goes_wrong("hermes", "hermes/any-refusal", text, is_told);
+    crate::assert_goes_wrong("hermes", "proxy/any-refusal", text, is_told);
 }
 
 /// All have acknowledged it, and its coordinator has lost it.

@@ -71,7 +71,7 @@ pub struct ProxyConfig {
     /// While writes are under way, it says after so many answers that they have come: replicas keep them until then.
     pub confirm: Option<u64>,
     /// Each replica refuses writes for want of room by itself: others may execute what one has refused.
-    pub alone: bool,
+    pub each_refuses: bool,
     /// Requests that may be under way; further ones are refused.
     pub max_requests: usize,
     /// Encoded commands that are longer, in bytes, go in parts of this length.
@@ -275,8 +275,8 @@ impl<M: Embeds> SessionClient<M> {
     ) {
         let Some(index) = seq.checked_sub(self.low).map(|index| index as usize) else { return };
         let Some(write) = self.writes.get_mut(index).filter(|write| !write.answered) else { return };
-        let may_be_executed = write.elsewhere && !mutation::active("hermes/any-refusal");
-        if self.config.alone && may_be_executed && is_refusal(&reply) {
+        let may_be_executed = write.elsewhere && !mutation::active("proxy/any-refusal");
+        if self.config.each_refuses && may_be_executed && is_refusal(&reply) {
             // Another replica may have executed it: it is asked for again, and given up in the end.
             return;
         }
