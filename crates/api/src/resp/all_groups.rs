@@ -7,7 +7,7 @@
 
 use quorate_core::GroupId;
 use quorate_store::partition::GroupCommand;
-use quorate_store::{Command, Reply, order};
+use quorate_store::{Command, Reply, SCAN_ITEMS, order};
 
 /// A command that goes from group to group.
 #[derive(Debug)]
@@ -34,8 +34,9 @@ impl Tour {
         let mut command = is_for_each_group(command).then(|| command.clone())?;
         let first = match &mut command {
             Command::RandomKey { seed } => (*seed % groups as u64) as usize,
+            // Together they look at as many keys as one would.
             Command::Scan { limit, .. } => {
-                *limit = limit.div_ceil(groups as u32);
+                *limit = (*limit).min(SCAN_ITEMS as u32).div_ceil(groups as u32);
                 0
             }
             _ => 0,
@@ -153,13 +154,19 @@ mod tests {
                 assert_eq!(found, None, "{command:?} was answered before all had replied");
                 let GroupCommand { group, command } = tour.request();
                 groups.push_str(&group.to_string());
-                if let Command::Scan { limit, .. } = command {
-                    assert_eq!(limit, 4, "together they look at about as many keys as were asked for");
-                }
                 found = tour.take(reply);
             }
             assert_eq!((groups.as_str(), found), (asked, Some(whole)), "{command:?}");
         }
         assert!(Tour::of(&Command::Settings, 3).is_none());
+    }
+
+    #[test]
+    fn groups_look_together_at_as_many_keys_as_one_would() {
+        for (limit, groups, each) in [(10, 3, 4), (1, 64, 1), (u32::MAX, 3, 3334), (u32::MAX, 1, 10_000)] {
+            let scan = Command::Scan { from: 7, limit, pattern: None, kind: None };
+            let asked = Tour::of(&scan, groups).unwrap().request().command;
+            assert_eq!(asked, Command::Scan { from: 7, limit: each, pattern: None, kind: None });
+        }
     }
 }
