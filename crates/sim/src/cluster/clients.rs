@@ -75,6 +75,7 @@ impl Cluster {
     pub(super) fn answer(&mut self, host: usize) {
         let Some(life) = &mut self.hosts[host].life else { return };
         let mut replies = std::mem::take(&mut life.process.effects().replies);
+        let mut awaited = None;
         for Answered { request: id, outcome, slot } in replies.drain(..) {
             self.trace.mix(id.0);
             self.trace.line(self.now, self.hosts[host].proxy_name(), || {
@@ -96,15 +97,17 @@ impl Cluster {
             *seen = slot.max(*seen);
             self.conclude(lane, outcome);
             // Some clients want to see at their node what they were told.
-            if id.0.is_multiple_of(8)
-                && let Some(life) = &mut self.hosts[host].life
-            {
-                life.inbox.push_back(Input::Awaited(slot));
-                self.wake(host);
+            if id.0.is_multiple_of(8) {
+                awaited = awaited.max(Some(slot));
             }
         }
+        let at = self.hosts[host].instant(self.now);
         if let Some(life) = &mut self.hosts[host].life {
             life.process.effects().replies = replies;
+            if let Some(slot) = awaited {
+                life.process.take(Input::Awaited(slot)).expect("it is no frame");
+                life.process.step(at);
+            }
         }
     }
 
