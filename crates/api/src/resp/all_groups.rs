@@ -152,8 +152,7 @@ mod tests {
             let (mut groups, mut found) = (String::new(), None);
             for reply in replies {
                 assert_eq!(found, None, "{command:?} was answered before all had replied");
-                let GroupCommand { group, command } = tour.request();
-                groups.push_str(&group.to_string());
+                groups.push_str(&tour.request().group.to_string());
                 found = tour.take(reply);
             }
             assert_eq!((groups.as_str(), found), (asked, Some(whole)), "{command:?}");
