@@ -181,9 +181,8 @@ struct WriteCall {
     command: Bytes,
     /// When it last went to the target.
     sent: Option<Time>,
-    /// The first replica that may have got it, and whether another may have, too.
-    first: Option<NodeId>,
-    elsewhere: bool,
+    /// Which replicas may have got it.
+    sent_to: NodeSet,
     answered: bool,
     /// Whether it is a part of a large command.
     is_part: bool,
@@ -275,7 +274,7 @@ impl<M: Embeds> SessionClient<M> {
     ) {
         let Some(index) = seq.checked_sub(self.low).map(|index| index as usize) else { return };
         let Some(write) = self.writes.get_mut(index).filter(|write| !write.answered) else { return };
-        let may_be_executed = write.elsewhere && !mutation::active("proxy/any-refusal");
+        let may_be_executed = write.sent_to.len() > 1 && !mutation::active("proxy/any-refusal");
         if self.config.each_refuses && may_be_executed && is_refusal(&reply) {
             // Another replica may have executed it: it is asked for again, and given up in the end.
             return;
@@ -304,7 +303,7 @@ impl<M: Embeds> SessionClient<M> {
         let mut unexposed = VecDeque::new();
         for write in std::mem::take(&mut self.writes) {
             let Some(id) = write.call else { continue };
-            if write.first.is_some() {
+            if !write.sent_to.is_empty() {
                 // It may have been executed under the session that is gone: repeating it could do it twice.
                 self.finish(id, Outcome::Failed(Failure::SessionEnded), 0, cx);
             } else {
@@ -489,8 +488,7 @@ impl<M: Embeds> Machine for SessionClient<M> {
                         call: None,
                         command: Bytes::new(),
                         sent: None,
-                        first: None,
-                        elsewhere: false,
+                        sent_to: NodeSet::EMPTY,
                         answered: false,
                         is_part: false,
                     });

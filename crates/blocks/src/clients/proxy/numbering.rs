@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::RangeInclusive;
 
 use bytes::Bytes;
-use quorate_core::mutation;
+use quorate_core::{NodeSet, mutation};
 
 use super::{Place, SessionClient, WriteCall};
 use crate::clients::message::Embeds;
@@ -132,8 +132,7 @@ impl<M: Embeds> SessionClient<M> {
             call: id,
             command,
             sent: None,
-            first: None,
-            elsewhere: false,
+            sent_to: NodeSet::EMPTY,
             answered: false,
             is_part,
         });

@@ -65,9 +65,9 @@ impl<M: Embeds> SessionClient<M> {
                 continue;
             }
             write.sent = Some(now);
-            let first = write.first.replace(write.first.unwrap_or(self.target));
-            write.elsewhere |= first.is_some_and(|first| first != self.target);
-            if first.is_none() {
+            let is_new = write.sent_to.is_empty();
+            write.sent_to.insert(self.target);
+            if is_new {
                 behind = behind.or(Some(self.low + index as u64).filter(|_| self.config.timely));
             }
             if let Some(call) = write.call.and_then(|id| self.calls.get(id)) {
