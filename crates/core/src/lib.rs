@@ -49,10 +49,10 @@ pub use machine::{
     Salvaged, Saved, Snapshot, Status, WALL_CLOCK, Wakeup,
 };
 pub use mark::Mark;
-pub use members::{Manage, ManageGroup, Managed, Member, Members};
+pub use members::{Manage, Managed, Member, Members};
 pub use payload::Payload;
 pub use random::Random;
-pub use request::{Access, Failure, Outcome, Request, Staleness};
+pub use request::{Access, Failure, GroupRequest, Outcome, Request, Staleness};
 pub use roster::{Range, Roster, RosterError};
 pub use sample::{Amount, Count, DurationHistogram, DurationStat, Kind, Sample};
 pub use settings::{Setting, Settings, SettingsError};

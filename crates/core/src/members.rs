@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use crate::id::{GroupId, NodeId, NodeSet};
+use crate::id::{NodeId, NodeSet};
 use crate::roster::Roster;
-use crate::wire::{Decoder, Encoder, Wire, WireError};
 use crate::{wire_enum, wire_struct};
 
 /// The group, as of a point of its log. A driver connects to whom it names and lets go of whom it does not.
@@ -77,32 +76,6 @@ wire_enum!(Manage {
     5 => ShowRoster,
     6 => CancelChange,
 });
-
-/// What an operator asks of one of several groups in a process. The process hands what is asked to the group.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ManageGroup {
-    /// The group that is meant.
-    pub group: GroupId,
-    /// What it is asked.
-    pub manage: Manage,
-}
-
-/// The first byte, which no [`Manage`] has.
-const OF_GROUP: u8 = 0;
-
-impl Wire for ManageGroup {
-    fn encode(&self, out: &mut Encoder) {
-        (OF_GROUP, self.group).encode(out);
-        self.manage.encode(out);
-    }
-
-    fn decode(input: &mut Decoder) -> Result<Self, WireError> {
-        match input.u8()? {
-            OF_GROUP => Ok(ManageGroup { group: GroupId::decode(input)?, manage: Manage::decode(input)? }),
-            found => Err(WireError::Value { what: "operator's request to a group", found: found.into() }),
-        }
-    }
-}
 
 /// How it went: nothing more to say, or why not, in words for the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use thiserror::Error;
 
+use crate::id::GroupId;
 use crate::settings::parse_duration;
 use crate::time::Time;
 use crate::wire::{Decoder, Encoder, Wire, WireError};
@@ -96,6 +97,44 @@ pub struct Request {
     /// node; 0: none. Where reads are [sequential](crate::Consistency::Sequential), a state answers them that has
     /// executed this slot.
     pub after: u64,
+}
+
+/// What one of several groups in a process is asked, where that does not follow from what is asked: an operator's
+/// request, or a command about all keys, which is about those of the group then. The process hands what is asked to the
+/// group, whose members never see whose it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupRequest<T> {
+    /// The group that is meant.
+    pub group: GroupId,
+    /// What it is asked.
+    pub asked: T,
+}
+
+/// The first byte, which neither an operator's request nor a command has.
+const OF_GROUP: u8 = 0xff;
+
+impl<T> GroupRequest<T> {
+    /// The group and what it is asked, as encoded; `None` if no group is named.
+    pub fn split(encoded: &Bytes) -> Option<(GroupId, Bytes)> {
+        let mut input = Decoder::new(encoded.clone());
+        let is_named = input.u8() == Ok(OF_GROUP);
+        let group = is_named.then(|| GroupId::decode(&mut input).ok()).flatten()?;
+        Some((group, input.rest()))
+    }
+}
+
+impl<T: Wire> Wire for GroupRequest<T> {
+    fn encode(&self, out: &mut Encoder) {
+        (OF_GROUP, self.group).encode(out);
+        self.asked.encode(out);
+    }
+
+    fn decode(input: &mut Decoder) -> Result<Self, WireError> {
+        match input.u8()? {
+            OF_GROUP => Ok(GroupRequest { group: GroupId::decode(input)?, asked: T::decode(input)? }),
+            found => Err(WireError::Value { what: "request to a group", found: found.into() }),
+        }
+    }
 }
 
 /// How a request ended.

@@ -5,7 +5,7 @@
 //! commands on one key ([`Command::only_key`]).
 
 use bytes::Bytes;
-use quorate_core::{Decoder, Encoder, GroupId, Wire, WireError};
+use quorate_core::{GroupId, GroupRequest, Wire};
 use thiserror::Error;
 
 use crate::command::{Command, Key, first_key};
@@ -39,33 +39,6 @@ pub enum Scattered {
     Keys(Vec<Key>),
     /// It is about all keys that there are, or about users or the level, which are no keys.
     Everything,
-}
-
-/// What one of several groups in a process is asked though it is about all keys: about those of the group. The process
-/// hands the command to the group, whose members never see whose it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GroupCommand {
-    /// The group that is meant.
-    pub group: GroupId,
-    /// What it is asked.
-    pub command: Command,
-}
-
-/// The first byte, which no [`Command`] has.
-const OF_GROUP: u8 = 0xff;
-
-impl Wire for GroupCommand {
-    fn encode(&self, out: &mut Encoder) {
-        (OF_GROUP, self.group).encode(out);
-        self.command.encode(out);
-    }
-
-    fn decode(input: &mut Decoder) -> Result<Self, WireError> {
-        match input.u8()? {
-            OF_GROUP => Ok(GroupCommand { group: GroupId::decode(input)?, command: Command::decode(input)? }),
-            found => Err(WireError::Value { what: "command to a group", found: found.into() }),
-        }
-    }
 }
 
 impl Command {
@@ -163,14 +136,12 @@ impl Partition {
         }
     }
 
-    /// Who executes what is asked, and the command: what is asked, or what is in a [`GroupCommand`].
+    /// Who executes what is asked, and the command: what is asked, or what is in a [`GroupRequest`].
     pub fn route(&self, asked: &Bytes) -> Option<(GroupId, Bytes)> {
-        if asked.first() != Some(&OF_GROUP) {
-            return Some((self.group_of_encoded(asked)?, asked.clone()));
+        match GroupRequest::<Command>::split(asked) {
+            Some(named) => Some(named).filter(|(group, _)| group.index() <= self.splits.len()),
+            None => Some((self.group_of_encoded(asked)?, asked.clone())),
         }
-        let mut input = Decoder::new(asked.slice(1..));
-        let group = GroupId::decode(&mut input).ok()?;
-        (group.index() <= self.splits.len()).then(|| (group, input.rest()))
     }
 }
 
@@ -276,8 +247,8 @@ mod tests {
         let count = Command::Count.to_bytes();
         for (number, found) in [(1, true), (2, true), (3, false), (64, false)] {
             let group = GroupId::new(number).unwrap();
-            let asked = GroupCommand { group, command: Command::Count };
-            assert_eq!(GroupCommand::from_bytes(asked.to_bytes()), Ok(asked.clone()));
+            let asked = GroupRequest { group, asked: Command::Count };
+            assert_eq!(GroupRequest::from_bytes(asked.to_bytes()), Ok(asked.clone()));
             assert_eq!(partition.route(&asked.to_bytes()), found.then(|| (group, count.clone())), "{number}");
         }
         let get = Command::Get { key: key("z") }.to_bytes();

@@ -5,8 +5,7 @@
 //! never there together, and FLUSHALL empties one group after the other. A scan's cursor is a position as in one group,
 //! the first at which some group was not looked at.
 
-use quorate_core::GroupId;
-use quorate_store::partition::GroupCommand;
+use quorate_core::{GroupId, GroupRequest};
 use quorate_store::{Command, Reply, SCAN_ITEMS, order};
 
 /// A command that goes from group to group.
@@ -50,9 +49,9 @@ impl Tour {
     }
 
     /// What is to be asked now, and of whom.
-    pub(super) fn request(&self) -> GroupCommand {
+    pub(super) fn request(&self) -> GroupRequest<Command> {
         let group = GroupId::at((self.first + self.replied) % self.groups);
-        GroupCommand { group, command: self.command.clone() }
+        GroupRequest { group, asked: self.command.clone() }
     }
 
     /// Takes the reply to that; the reply to the whole command, if nobody else need be asked.
@@ -164,7 +163,7 @@ mod tests {
     fn groups_look_together_at_as_many_keys_as_one_would() {
         for (limit, groups, each) in [(10, 3, 4), (1, 64, 1), (u32::MAX, 3, 3334), (u32::MAX, 1, 10_000)] {
             let scan = Command::Scan { from: 7, limit, pattern: None, kind: None };
-            let asked = Tour::of(&scan, groups).unwrap().request().command;
+            let asked = Tour::of(&scan, groups).unwrap().request().asked;
             assert_eq!(asked, Command::Scan { from: 7, limit: each, pattern: None, kind: None });
         }
     }

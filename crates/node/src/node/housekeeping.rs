@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use quorate_core::{
-    Access, GroupId, Manage, ManageGroup, Request, RequestId, Status, Time, WALL_CLOCK, Wire,
+    Access, GroupId, GroupRequest, Manage, Request, RequestId, Status, Time, WALL_CLOCK, Wire,
 };
 use quorate_tls::Credentials;
 use tracing::{info, warn};
@@ -34,7 +34,7 @@ pub(super) const OWN: u64 = 1 << 62;
 fn hand_over(group: Option<GroupId>, now: Time) -> (RequestId, Request) {
     let manage = Manage::Transfer { to: None };
     let command = match group {
-        Some(group) => ManageGroup { group, manage }.to_bytes(),
+        Some(group) => GroupRequest { group, asked: manage }.to_bytes(),
         None => manage.to_bytes(),
     };
     let request =

@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use quorate_core::{
-    Access, Answered, Decoder, GroupId, Instant, Manage, ManageGroup, Managed, NodeId, Outcome, Payload,
+    Access, Answered, Decoder, GroupId, GroupRequest, Instant, Manage, Managed, NodeId, Outcome, Payload,
     PeerStatus, ProxyId, REJOINING, Random, Request, RequestId, Sample, Saved, Snapshot, Status, Time, Wire,
     WireError, digest, mutation,
 };
@@ -100,10 +100,10 @@ impl GroupsProcess {
             request.command = command;
             return Ok(group);
         }
-        let of_first = |manage| ManageGroup { group: GroupId::FIRST, manage };
-        let asked = ManageGroup::from_bytes(request.command.clone());
+        let of_first = |manage| GroupRequest { group: GroupId::FIRST, asked: manage };
+        let asked = GroupRequest::from_bytes(request.command.clone());
         match asked.or_else(|_| Manage::from_bytes(request.command.clone()).map(of_first)) {
-            Ok(ManageGroup { group, manage })
+            Ok(GroupRequest { group, asked: manage })
                 if matches!(manage, Manage::Transfer { .. }) && group.index() < self.groups.len() =>
             {
                 request.command = manage.to_bytes();

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_core::{
-    Access, Answered, Group, GroupId, Image, Instant, Manage, ManageGroup, Managed, NodeId, Outcome, Payload,
-    Piece, ProxyId, Random, Request, RequestId, Saved, Settings, Time, Wall, Wire,
+    Access, Answered, Group, GroupId, GroupRequest, Image, Instant, Manage, Managed, NodeId, Outcome,
+    Payload, Piece, ProxyId, Random, Request, RequestId, Saved, Settings, Time, Wall, Wire,
 };
 use quorate_runtime::{AnyProcess, AnyProtocol, Input, OwnMessages, Start};
 use quorate_store::{Command, CommandError, Condition, Expiry, Reply};
@@ -146,8 +146,8 @@ fn what_an_operator_asks_of_one_group_comes_to_that_group() {
     let mut process = with_open_sessions();
     let manage = Manage::Transfer { to: None };
     for (id, group, of_all) in [(20, 0, false), (21, 1, false), (22, 2, true)] {
-        let request = ManageGroup { group: GroupId::at(group), manage: manage.clone() };
-        assert_eq!(ManageGroup::from_bytes(request.to_bytes()), Ok(request.clone()));
+        let request = GroupRequest { group: GroupId::at(group), asked: manage.clone() };
+        assert_eq!(GroupRequest::from_bytes(request.to_bytes()), Ok(request.clone()));
         assert!(Manage::from_bytes(request.to_bytes()).is_err());
         ask(&mut *process, id, (request.to_bytes(), Access::Manage));
         let replies = sync(&mut *process);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use quorate_check::{MILLISECOND, Nanos, SECOND};
 use quorate_core::{
-    Access, GroupId, Manage, ManageGroup, Managed, NodeId, NodeSet, Outcome, Random, Range, Request,
+    Access, GroupId, GroupRequest, Manage, Managed, NodeId, NodeSet, Outcome, Random, Range, Request,
     RequestId, Roster, Wire,
 };
 use quorate_runtime::Input;
@@ -258,7 +258,7 @@ impl Cluster {
             1 => manage.to_bytes(),
             groups => {
                 let group = GroupId::at(random.range(0..groups) as usize);
-                ManageGroup { group, manage: manage.clone() }.to_bytes()
+                GroupRequest { group, asked: manage.clone() }.to_bytes()
             }
         };
         let request = Request {

@@ -54,7 +54,7 @@ pub(super) enum Step {
     /// The store is to be asked, and its reply to be shown like this.
     Ask(Command, Shape),
     /// The group is to be asked for this: an encoded [`Manage`](quorate_core::Manage), or of one of several groups
-    /// ([`ManageGroup`](quorate_core::ManageGroup)).
+    /// ([`GroupRequest`](quorate_core::GroupRequest)).
     Manage(Bytes),
     /// The reply is written.
     Answered,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use quorate_core::{
-    Consistency, GroupId, Manage, ManageGroup, NodeId, NodeSet, REJOINING, Range, Roster, Wire,
+    Consistency, GroupId, GroupRequest, Manage, NodeId, NodeSet, REJOINING, Range, Roster, Wire,
 };
 use quorate_node::config::check_address;
 use serde_json::json;
@@ -149,7 +149,7 @@ fn transfer(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
                 )
                 .into());
             };
-            (group, ManageGroup { group, manage }.to_bytes())
+            (group, GroupRequest { group, asked: manage }.to_bytes())
         }
     };
     match call.node.can_transfer(group) {
