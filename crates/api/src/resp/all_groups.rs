@@ -1,5 +1,5 @@
-//! Commands about all keys where the keys are divided among groups (`--groups`): each group is asked, one after the
-//! other, and what they reply is put together.
+//! Commands about all keys where the keys are divided among groups (`--groups`), by scatter-gather: each group is
+//! asked, one after the other, and what they reply is put together.
 //!
 //! Groups have no order in common, so such a command is not executed at one moment: a count may be of keys that were
 //! never there together, and FLUSHALL empties one group after the other. A scan's cursor is a position as in one group,
@@ -8,9 +8,9 @@
 use quorate_core::{GroupId, GroupRequest};
 use quorate_store::{Command, Reply, SCAN_ITEMS, order};
 
-/// A command that goes from group to group.
+/// A command that is asked of one group after the other, and what they have replied so far.
 #[derive(Debug)]
-pub(super) struct Tour {
+pub(super) struct ScatterGather {
     /// What each is asked.
     command: Command,
     groups: usize,
@@ -27,9 +27,9 @@ pub(super) fn is_for_each_group(command: &Command) -> bool {
     matches!(command, Command::Scan { .. } | Command::Count | Command::RandomKey { .. } | Command::Clear)
 }
 
-impl Tour {
-    /// The way of a command through so many groups, if it is [one for each](is_for_each_group).
-    pub(super) fn of(command: &Command, groups: usize) -> Option<Tour> {
+impl ScatterGather {
+    /// Begins a command among so many groups, if it is [one for each](is_for_each_group).
+    pub(super) fn of(command: &Command, groups: usize) -> Option<ScatterGather> {
         let mut command = is_for_each_group(command).then(|| command.clone())?;
         let first = match &mut command {
             Command::RandomKey { seed } => (*seed % groups as u64) as usize,
@@ -40,7 +40,7 @@ impl Tour {
             }
             _ => 0,
         };
-        Some(Tour { command, groups, first, replied: 0, found: None })
+        Some(ScatterGather { command, groups, first, replied: 0, found: None })
     }
 
     /// What each group is asked.
@@ -147,23 +147,23 @@ mod tests {
                 keys(&[], Some(9)),
             ),
         ] {
-            let mut tour = Tour::of(&command, 3).unwrap();
+            let mut scatter = ScatterGather::of(&command, 3).unwrap();
             let (mut groups, mut found) = (String::new(), None);
             for reply in replies {
                 assert_eq!(found, None, "{command:?} was answered before all had replied");
-                groups.push_str(&tour.request().group.to_string());
-                found = tour.take(reply);
+                groups.push_str(&scatter.request().group.to_string());
+                found = scatter.take(reply);
             }
             assert_eq!((groups.as_str(), found), (asked, Some(whole)), "{command:?}");
         }
-        assert!(Tour::of(&Command::Settings, 3).is_none());
+        assert!(ScatterGather::of(&Command::Settings, 3).is_none());
     }
 
     #[test]
     fn groups_look_together_at_as_many_keys_as_one_would() {
         for (limit, groups, each) in [(10, 3, 4), (1, 64, 1), (u32::MAX, 3, 3334), (u32::MAX, 1, 10_000)] {
             let scan = Command::Scan { from: 7, limit, pattern: None, kind: None };
-            let asked = Tour::of(&scan, groups).unwrap().request().asked;
+            let asked = ScatterGather::of(&scan, groups).unwrap().request().asked;
             assert_eq!(asked, Command::Scan { from: 7, limit: each, pattern: None, kind: None });
         }
     }

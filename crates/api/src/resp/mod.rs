@@ -63,7 +63,7 @@ use serde_json::json;
 
 use acl::Acl;
 pub use acl::{FirstUsers, file::parse as parse_users};
-use all_groups::Tour;
+use all_groups::ScatterGather;
 use commands::{Fault, no_state};
 pub use key_scope::{KeyGroups, KeyScope};
 pub use session::Session;
@@ -234,10 +234,10 @@ impl Client {
 }
 
 impl Resp {
-    /// The way of a command from group to group, if each is to be asked.
-    fn tour(&self, command: &Command) -> Option<Box<Tour>> {
+    /// Begins to ask each group, if a command is for each.
+    fn scatter(&self, command: &Command) -> Option<Box<ScatterGather>> {
         let groups = self.limits.key_scope.groups()?;
-        Tour::of(command, groups.count()).map(Box::new)
+        ScatterGather::of(command, groups.count()).map(Box::new)
     }
 
     /// A frontend with these limits.

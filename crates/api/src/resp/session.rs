@@ -25,7 +25,7 @@ use quorate_node::frontend::{SessionContext, Ticket};
 use quorate_store::{Command, CommandError, Reply, Single};
 
 use super::acl::{self, Identity};
-use super::all_groups::Tour;
+use super::all_groups::ScatterGather;
 use super::commands::transactions::{EXEC, abort, is_immediate};
 use super::commands::{Call, Fault, Spec, Step, find, named};
 use super::reply::Writer;
@@ -136,8 +136,8 @@ struct Ask {
     shape: Shape,
     /// What of a long command is to be done in a later turn.
     next: Option<Next>,
-    /// Its way from group to group, if each is to be asked.
-    tour: Option<Box<Tour>>,
+    /// Which groups have replied, if each is to be asked.
+    scatter: Option<Box<ScatterGather>>,
     access: Access,
     resp3: bool,
     outcome: Option<Outcome>,
@@ -363,19 +363,19 @@ impl Session {
         context: &mut SessionContext<'_>,
     ) {
         let ask = self.replies.ask_of(ticket);
-        if let Some(mut tour) = ask.tour.take()
+        if let Some(mut scatter) = ask.scatter.take()
             && let Outcome::Done(bytes) = &outcome
             && let Ok(reply) = Reply::from_bytes(bytes.clone())
         {
-            let Some(whole) = tour.take(reply) else {
-                let command = tour.command().clone();
-                ask.tour = Some(tour);
+            let Some(whole) = scatter.take(reply) else {
+                let command = scatter.command().clone();
+                ask.scatter = Some(scatter);
                 return self.later(ticket, Next::Ask(Box::new(command)), context);
             };
             outcome = Outcome::Done(whole.encoded());
         }
         if let Some(command) = ask.shape.next(&outcome) {
-            ask.tour = shared.tour(&command);
+            ask.scatter = shared.scatter(&command);
             return self.later(ticket, Next::Ask(Box::new(command)), context);
         }
         if self.long == Some(ticket) {
@@ -528,12 +528,12 @@ impl Session {
         context: &mut SessionContext<'_>,
     ) {
         let ticket = self.replies.push((name, context.now), shape, command.access(), resp3);
-        self.replies.ask_of(ticket).tour = shared.tour(command);
+        self.replies.ask_of(ticket).scatter = shared.scatter(command);
         if let Some(refusal) = shared.limits.key_scope.refusal(name, command) {
             self.replies.ask_of(ticket).refusal = Some(refusal.into());
             let refused = Reply::Error(CommandError::SeveralGroups).encoded();
             self.settle(ticket, Outcome::Done(refused), shared, context);
-        } else if is_long(command) || self.replies.ask_of(ticket).tour.is_some() {
+        } else if is_long(command) || self.replies.ask_of(ticket).scatter.is_some() {
             self.later(ticket, Next::Ask(Box::new(command.clone())), context);
         } else {
             self.request(ticket, command, size, shared, context);
@@ -556,8 +556,8 @@ impl Session {
     ) {
         // Large values keep their own buffers until the end: only small commands need room at once.
         shared.encoder.reserve(size.min(COMMANDS) + 32);
-        match &self.replies.ask_of(ticket).tour {
-            Some(tour) => tour.request().encode(&mut shared.encoder),
+        match &self.replies.ask_of(ticket).scatter {
+            Some(scatter) => scatter.request().encode(&mut shared.encoder),
             None => command.encode(&mut shared.encoder),
         }
         if shared.encoder.len() > ENCODED_AT_ONCE {
@@ -724,7 +724,7 @@ impl Replies {
             asked,
             shape,
             next: None,
-            tour: None,
+            scatter: None,
             access,
             resp3,
             outcome: None,
