@@ -7,14 +7,17 @@
 //! introduction durable.
 //!
 //! **Lost disk.** A node with an empty directory is not admitted: its replica does not run. It is admitted when a
-//! majority of the *other* voters ([`needed`](Admission::needed)) have durably bound the node's id to its disk. A peer
-//! that remembers another disk for that id refuses, and the node stops. Why that is enough: the lost disk was admitted
-//! once, by a majority of the others; two such majorities share a node, and that one remembers. For the same reason a
-//! voter that was replaced does not take its memory with it: an introduction holds all that its sender remembers of
-//! everybody, and a newcomer has made that of a majority durable before it is admitted.
+//! majority of the *other* voters have durably bound the node's id to its disk ([`missing`](Admission::missing)). A
+//! peer that remembers another disk for that id refuses, and the node stops. Why that is enough: the lost disk was
+//! admitted once, by a majority of the others; two such majorities share a node, and that one remembers. For the same
+//! reason a voter that was replaced does not take its memory with it: an introduction holds all that its sender
+//! remembers of everybody, and a newcomer has made that of a majority durable before it is admitted.
 //!
 //! The group of which a majority counts is the newest that the node has heard of. Whatever majority of the others
-//! answers, one of them has the newest configuration in its log, because that needed a majority too.
+//! answers, one of them has the newest configuration in its log, because that needed a majority too. Where a process
+//! has several groups (`--groups`), each changes on its own and may have voters of its own meanwhile: a majority of the
+//! other voters of *each* group is needed, of the newest configuration that was heard of, so that the argument is each
+//! group's own.
 //!
 //! **Rolled-back disk.** Each start draws a random number, and a directory remembers those of its latest starts
 //! ([`DiskLife`]). A peer refuses a directory that lacks the start which the peer remembers: an old copy, or one of two
@@ -73,7 +76,9 @@ use std::fmt;
 use std::time::Duration;
 
 use quorate_core::wire::{Decoder, Encoder};
-use quorate_core::{NodeId, NodeSet, Time, Wire, WireError, mutation, wire_enum, wire_struct};
+use quorate_core::{
+    GroupId, Members, NodeId, NodeSet, Time, Wire, WireError, mutation, wire_enum, wire_struct,
+};
 
 use crate::reach::{Reach, RoundTrips};
 
@@ -227,6 +232,31 @@ impl Memory {
     }
 }
 
+/// Who is in a group, as far as a node knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownGroup {
+    /// Which of its configurations this is, 0 for the initial one.
+    pub version: u64,
+    /// Its voters.
+    pub voters: NodeSet,
+    /// Its voters and learners.
+    pub members: NodeSet,
+}
+wire_struct!(KnownGroup { version, voters, members });
+
+impl KnownGroup {
+    /// As it was set up.
+    pub fn initial(members: NodeSet) -> KnownGroup {
+        KnownGroup { version: 0, voters: members, members }
+    }
+}
+
+impl From<&Members> for KnownGroup {
+    fn from(members: &Members) -> KnownGroup {
+        KnownGroup { version: members.version, voters: members.voters(), members: members.all() }
+    }
+}
+
 /// What a node says of itself when it connects, and when it answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Introduction {
@@ -234,18 +264,51 @@ pub struct Introduction {
     pub life: DiskLife,
     /// Whether it is admitted.
     pub stage: Stage,
-    /// The version of the newest group that it knows, 0 for the initial one.
-    pub version: u64,
-    /// The voters of that group.
-    pub voters: NodeSet,
-    /// Its voters and learners.
-    pub members: NodeSet,
+    /// The newest configuration that it knows of each of its groups, one at least. The first alone is part of the
+    /// encoding: whoever carries introductions carries the others behind what earlier versions know.
+    pub groups: Vec<KnownGroup>,
     /// All that it remembers.
     pub peers: BTreeMap<NodeId, PeerDisk>,
     /// The one that it runs with.
     pub reach: Reach,
 }
-wire_struct!(Introduction { life, stage, version, voters, members, peers, reach });
+
+impl Introduction {
+    fn voters(&self) -> NodeSet {
+        union(&self.groups, |group| group.voters)
+    }
+
+    fn members(&self) -> NodeSet {
+        union(&self.groups, |group| group.members)
+    }
+}
+
+impl Wire for Introduction {
+    fn encode(&self, out: &mut Encoder) {
+        let Introduction { life, stage, groups, peers, reach } = self;
+        life.encode(out);
+        stage.encode(out);
+        groups.first().expect("a process has a group").encode(out);
+        peers.encode(out);
+        reach.encode(out);
+    }
+
+    fn decode(input: &mut Decoder) -> Result<Self, WireError> {
+        let (life, stage, first) = Wire::decode(input)?;
+        Ok(Introduction {
+            life,
+            stage,
+            groups: vec![first],
+            peers: Wire::decode(input)?,
+            reach: Wire::decode(input)?,
+        })
+    }
+}
+
+/// Nodes of any of the groups.
+fn union(groups: &[KnownGroup], of: impl Fn(&KnownGroup) -> NodeSet) -> NodeSet {
+    groups.iter().fold(NodeSet::EMPTY, |all, group| all.union(of(group)))
+}
 
 /// What follows from an introduction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -383,10 +446,8 @@ struct Presence {
 pub struct Admission {
     me: NodeId,
     memory: Memory,
-    /// The newest group known.
-    version: u64,
-    voters: NodeSet,
-    all: NodeSet,
+    /// The newest configuration known of each group.
+    groups: Vec<KnownGroup>,
     /// Who has bound this node's id to this disk in this life: they remember no later life of it.
     witnesses: NodeSet,
     /// Those of whom a later life or another disk has become known since [`take_outdated`](Self::take_outdated).
@@ -411,9 +472,15 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Begins a life of a directory. The memory must be durable before anything is sent. `voters` are the initial
-    /// members. The error says why the directory was refused earlier.
-    pub fn start(me: NodeId, memory: Memory, incarnation: u64, voters: NodeSet) -> Result<Admission, Reason> {
+    /// Begins a life of a directory whose process has these groups, as they were set up. The memory must be durable
+    /// before anything is sent. The error says why the directory was refused earlier.
+    pub fn start(
+        me: NodeId,
+        memory: Memory,
+        incarnation: u64,
+        groups: Vec<KnownGroup>,
+    ) -> Result<Admission, Reason> {
+        assert!(!groups.is_empty(), "a process has a group");
         if let Some(reason) = memory.refused {
             return Err(reason);
         }
@@ -431,9 +498,7 @@ impl Admission {
             reach,
             round_trips: RoundTrips::default(),
             memory,
-            version: 0,
-            voters,
-            all: voters,
+            groups,
             witnesses: NodeSet::EMPTY,
             outdated: NodeSet::EMPTY,
             revision: 1,
@@ -484,9 +549,9 @@ impl Admission {
     /// Whether its replica may answer processes that remember no disks: proxies that run alone. It needs so many of the
     /// other voters that they are a majority with this node, and that these remember no later life.
     pub fn may_answer_proxies(&self) -> bool {
-        let others = self.others();
-        self.witnesses.intersection(others).len() >= others.len().div_ceil(2)
-            || mutation::active("admission/answer-proxies-at-once")
+        let is_believed =
+            |others: NodeSet| self.witnesses.intersection(others).len() >= others.len().div_ceil(2);
+        self.others_of_each().all(is_believed) || mutation::active("admission/answer-proxies-at-once")
     }
 
     /// Whether this directory is to replace another, and waits until all other voters are there at once.
@@ -506,7 +571,8 @@ impl Admission {
     /// replace theirs, too, are among them if there are too many.
     pub fn absent(&self, now: Time) -> NodeSet {
         let replacing = self.presence.values().filter(|presence| presence.replaces).count();
-        let are_few = replacing + self.voters.majority() < self.voters.len();
+        let voters = self.voters();
+        let are_few = replacing + voters.majority() < voters.len();
         let counts = |presence: &Presence| {
             now.since(presence.at) <= PRESENCE_TIMEOUT && (are_few || !presence.replaces)
         };
@@ -553,9 +619,7 @@ impl Admission {
         (!self.waits_to_replace()).then(|| Introduction {
             life: self.memory.own.clone(),
             stage: self.memory.stage,
-            version: self.version,
-            voters: self.voters,
-            members: self.all,
+            groups: self.groups.clone(),
             peers: self.memory.peers.clone(),
             reach: self.reach,
         })
@@ -591,18 +655,27 @@ impl Admission {
 
     /// The round trip to the voter that is furthest away; none if this node does not vote, or has not measured it.
     pub fn furthest(&self) -> Option<Duration> {
-        let voters = Some(self.voters).filter(|voters| voters.contains(self.me))?;
+        let voters = Some(self.voters()).filter(|voters| voters.contains(self.me))?;
         self.round_trips.furthest(voters)
     }
 
-    /// The voters of the newest group that is known, without this node.
-    pub fn others(&self) -> NodeSet {
-        self.voters.without(self.me)
+    /// The voters of the newest configurations that are known, of all groups.
+    fn voters(&self) -> NodeSet {
+        union(&self.groups, |group| group.voters)
     }
 
-    /// How many of the other voters must bind this node's id to an empty disk before that takes part.
-    pub fn needed(&self) -> usize {
-        let others = self.others().len();
+    /// The same without this node.
+    pub fn others(&self) -> NodeSet {
+        self.voters().without(self.me)
+    }
+
+    /// The other voters of each group.
+    fn others_of_each(&self) -> impl Iterator<Item = NodeSet> {
+        self.groups.iter().map(|group| group.voters.without(self.me))
+    }
+
+    /// How many of so many other voters of a group must bind this node's id to an empty disk before that takes part.
+    fn needed(&self, others: usize) -> usize {
         match self.memory.stage {
             Stage::Admitted => 0,
             Stage::Replacing => others,
@@ -620,21 +693,25 @@ impl Admission {
         }
     }
 
-    /// How many of [`waits_for`](Self::waits_for) must still answer.
+    /// How many of [`waits_for`](Self::waits_for) must still answer: in the group that lacks most.
     pub fn missing(&self) -> usize {
-        self.needed().saturating_sub(self.witnesses.intersection(self.others()).len())
+        let missing = |others: NodeSet| {
+            self.needed(others.len()).saturating_sub(self.witnesses.intersection(others).len())
+        };
+        self.others_of_each().map(missing).max().expect("a process has a group")
     }
 
-    /// This node's log says who is in the group: voters, and all. Who votes in a group that was decided was admitted
-    /// before; of initial members that leave it is assumed.
-    pub fn set_group(&mut self, version: u64, voters: NodeSet, all: NodeSet) {
+    /// This node's log says who is in a group. Who votes in a configuration that was decided was admitted before; of
+    /// initial members that leave it is assumed.
+    pub fn set_group(&mut self, group: GroupId, now: KnownGroup) {
+        let known = &mut self.groups[group.index()];
+        let KnownGroup { version, voters, .. } = now;
         // A node that joins has no log yet: it knows no group, or has heard of a newer one.
-        let has_heard = self.memory.stage != Stage::Admitted && version < self.version;
+        let has_heard = self.memory.stage != Stage::Admitted && version < known.version;
         if voters.is_empty() || has_heard {
             return;
         }
-        let before = std::mem::replace(&mut self.voters, voters);
-        (self.version, self.all) = (version, all);
+        let before = std::mem::replace(known, now).voters;
         let mut changed = false;
         for (node, peer) in &mut self.memory.peers {
             let left = before.contains(*node) && !voters.contains(*node);
@@ -671,7 +748,7 @@ impl Admission {
         self.name_lost();
         let mut peers = self.memory.peers.clone();
         // Only a voter's disk is replaced.
-        let may_retire_own = said.stage != Stage::Replacing || self.voters.contains(from);
+        let may_retire_own = said.stage != Stage::Replacing || self.voters().contains(from);
         for (node, theirs) in said.peers.iter().filter(|(node, _)| may_retire_own || **node != from) {
             let mine = peers.entry(*node).or_default();
             merge(mine, theirs, *node == self.me);
@@ -704,8 +781,10 @@ impl Admission {
 
     /// A node that is not admitted has no log that says who is in the group.
     fn hear_of_group(&mut self, said: &Introduction) {
-        if self.memory.stage != Stage::Admitted && said.version > self.version {
-            (self.version, self.voters, self.all) = (said.version, said.voters, said.members);
+        if self.memory.stage != Stage::Admitted {
+            let newer =
+                self.groups.iter_mut().zip(&said.groups).filter(|(known, said)| said.version > known.version);
+            newer.for_each(|(known, said)| *known = *said);
         }
     }
 
@@ -734,7 +813,7 @@ impl Admission {
     fn judge_myself(&self, said: &Introduction) -> Option<Why> {
         let Memory { own, stage, peers, .. } = &self.memory;
         let (found, stage) = (own.disk, *stage);
-        let voter = said.voters.contains(self.me);
+        let voter = said.voters().contains(self.me);
         if let Some(remembered) = said.peers.get(&self.me) {
             if remembered.retired.contains(&found) {
                 return Some(Why::Retired { found });
@@ -761,7 +840,7 @@ impl Admission {
                 None => {}
             }
         }
-        (stage == Stage::New && !said.members.contains(self.me)).then_some(Why::LeftGroup)
+        (stage == Stage::New && !said.members().contains(self.me)).then_some(Why::LeftGroup)
     }
 
     /// Takes a peer's disk into the memory, or says what is wrong with it.
@@ -769,7 +848,7 @@ impl Admission {
         let Introduction { life: found, stage, .. } = said;
         let reason = |why| Reason { node: from, witness: self.me, why };
         let refuse = |why| Err(Verdict::Refuse(reason(why)));
-        let voter = self.voters.contains(from);
+        let voter = self.voters().contains(from);
         if known.retired.contains(&found.disk) {
             return refuse(Why::Retired { found: found.disk });
         }
@@ -801,13 +880,16 @@ impl Admission {
             None => {}
         }
         match stage {
-            Stage::New if !self.all.contains(from) => return refuse(Why::LeftGroup),
+            Stage::New if !union(&self.groups, |group| group.members).contains(from) => {
+                return refuse(Why::LeftGroup);
+            }
             // No disk becomes a voter's before it is admitted, so another one was; perhaps it has left since.
             Stage::Joining if voter => return Err(Verdict::NotYet(reason(Why::Voter))),
             Stage::New | Stage::Joining | Stage::Replacing | Stage::Admitted => {}
         }
         known.current = Some(found.clone());
-        known.admitted |= *stage == Stage::Admitted || self.version > 0 && voter;
+        let counts = |group: &KnownGroup| group.version > 0 && group.voters.contains(from);
+        known.admitted |= *stage == Stage::Admitted || self.groups.iter().any(counts);
         Ok(())
     }
 }

@@ -446,7 +446,7 @@ pub enum Config {
 const CONFIG_EXAMPLES: &str = "Examples:
   quorate config set max-data 2gb
   quorate config set max-data 0        no bound
-  quorate config set feature-level 2   after an upgrade of all members: there is no way back";
+  quorate config set feature-level 3   after an upgrade of all members: there is no way back";
 
 #[derive(Debug, clap::Args)]
 pub struct ConfigGet {

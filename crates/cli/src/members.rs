@@ -1,5 +1,6 @@
 //! `quorate member` and `quorate transfer`: who is in the group, and who leads it.
 
+use std::fmt;
 use std::io::{Write, stderr, stdout};
 use std::time::{Duration, Instant};
 
@@ -95,6 +96,29 @@ struct Listed {
     node: Option<u8>,
     /// What the asked node is to the group, in a word.
     membership: Option<String>,
+    /// Where the keys are divided among groups (`--groups`).
+    groups: Option<Vec<GroupLine>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct GroupLine {
+    group: u8,
+    voters: Vec<u8>,
+    learners: Vec<u8>,
+}
+
+impl fmt::Display for GroupLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Group {}: voters {}", self.group, ids(&self.voters))?;
+        if !self.learners.is_empty() {
+            write!(f, "; learners {}", ids(&self.learners))?;
+        }
+        Ok(())
+    }
+}
+
+fn ids(nodes: &[u8]) -> String {
+    nodes.iter().map(u8::to_string).collect::<Vec<_>>().join(", ")
 }
 
 #[derive(Debug, Deserialize)]
@@ -126,6 +150,18 @@ fn list(args: MemberList) -> Result<(), Failure> {
         ]
     }));
     protocols::print(&rows)?;
+    let groups = listed.groups.unwrap_or_default();
+    if groups
+        .windows(2)
+        .any(|pair| (&pair[0].voters, &pair[0].learners) != (&pair[1].voters, &pair[1].learners))
+    {
+        writeln!(
+            stdout(),
+            "Groups change their members one after the other. These have different ones: a change is under way, or has \
+             stopped and goes on when it is asked for again."
+        )?;
+        groups.iter().try_for_each(|group| writeln!(stdout(), "{group}"))?;
+    }
     if let (Some(node), Some("left")) = (listed.node, listed.membership.as_deref()) {
         writeln!(
             stdout(),

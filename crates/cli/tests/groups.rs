@@ -93,6 +93,63 @@ fn a_node_of_epaxos_s_groups_replaces_its_disk_in_all_of_them() {
     load.check(&cluster.nodes[2..]);
 }
 
+/// Each group changes on its own; a node that lost its disk is replaced in all.
+#[test]
+fn a_member_that_lost_its_disk_is_replaced_in_every_group_under_load() {
+    let mut cluster = Cluster::start_with(3, "multipaxos", &["--groups", "a-j=crossword,k-n,o-z=raft"]);
+    cluster.nodes.iter().for_each(wait_for_all_groups);
+    let load = Load::start((0..6).map(|id| vec![cluster.nodes[id % 2].resp.clone()]));
+    load.progress(300);
+    cluster.nodes[2].kill();
+    std::fs::remove_dir_all(&cluster.nodes[2].data).unwrap();
+    std::fs::create_dir_all(&cluster.nodes[2].data).unwrap();
+    let (code, said) = cluster.nodes[2].run_to_end();
+    assert!(code.is_some_and(|code| code != 0) && said.contains("quorate member add"), "{said}");
+    let member = |asked: &Node, words: &[&str]| {
+        let run = Command::new(env!("CARGO_BIN_EXE_quorate"))
+            .args([&["member"], words, &["--endpoints", &asked.resp]].concat())
+            .output()
+            .unwrap();
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        (run.status.code(), text(&run.stdout) + &text(&run.stderr))
+    };
+    let new = format!("4={}", cluster.join());
+    wait_for("the group's level to be known there", || {
+        (cluster.nodes[1].status()?["facts"]["feature_level"] == "3").then_some(())
+    });
+    // Twice: where it is done, it is done.
+    for _ in 0..2 {
+        let (code, said) = member(&cluster.nodes[1], &["add", &new, "--remove", "3"]);
+        assert_eq!((code, said.lines().last()), (Some(0), Some("OK")), "{said}");
+    }
+    for node in [0, 1, 3] {
+        wait_for("every group to have the new members there", || {
+            let (_, said) = member(&cluster.nodes[node], &["list", "--json"]);
+            let list: serde_json::Value = serde_json::from_str(&said).ok()?;
+            let groups = list["groups"].as_array()?;
+            let is_new = |group: &serde_json::Value| group["voters"] == serde_json::json!([1, 2, 4]);
+            (groups.len() == 3 && groups.iter().all(is_new)).then_some(())
+        });
+    }
+    load.progress(300);
+    // It counts: with one of the two others it is a majority of every group.
+    wait_for_all_groups(&cluster.nodes[3]);
+    cluster.nodes[0].kill();
+    wait_for_all_groups(&cluster.nodes[3]);
+    cluster.nodes[0].start();
+    cluster.nodes[1].kill();
+    wait_for_all_groups(&cluster.nodes[3]);
+    cluster.nodes[3].kill();
+    cluster.nodes[3].start();
+    wait_for_all_groups(&cluster.nodes[3]);
+    cluster.nodes[1].start();
+    load.progress(300);
+    let (code, said) = member(&cluster.nodes[3], &["promote", "9"]);
+    assert!(code == Some(1) && said.contains("group 1: node 9 is not in the group"), "{said}");
+    cluster.nodes.remove(2);
+    load.check(&cluster.nodes);
+}
+
 #[test]
 fn groups_have_protocols_of_their_own_and_their_status_shows_it() {
     let cluster = Cluster::start_with(3, "multipaxos", &["--groups", "a-j=crossword,k-n,o-z=raft"]);
@@ -248,15 +305,19 @@ fn what_is_about_several_groups_is_refused_with_its_reason() {
         ("CLIENT READMODE sequential", "ERR groups (--groups) have no order in common"),
         ("QUORATE BACKUP BEGIN LOCAL", "ERR QUORATE BACKUP is about all keys at one moment"),
         ("QUORATE TRANSFER 1 GROUP 1", "ERR this protocol does not let its leader be chosen"),
-        ("QUORATE MEMBER REMOVE 1", "ERR the members and rosters of several groups"),
+        (
+            "QUORATE MEMBER REMOVE 1",
+            "ERR one of the groups (--groups) has a protocol that does not change its",
+        ),
+        ("QUORATE ROSTER SHOW", "ERR the rosters of several groups"),
     ] {
         let Resp::Error(said) = call(line) else { panic!("{line} was not refused") };
         assert!(said.starts_with(why), "{line}: {said}");
     }
     // The feature level is the first group's, which has the users.
-    let level = [&b"feature-level"[..], b"2"].map(|word| Resp::Bulk(word.to_vec()));
+    let level = [&b"feature-level"[..], b"3"].map(|word| Resp::Bulk(word.to_vec()));
     assert_eq!(call("CONFIG GET feature-level"), Resp::Array(level.into()));
-    assert_eq!(call("CONFIG SET feature-level 2"), ok());
+    assert_eq!(call("CONFIG SET feature-level 3"), ok());
     assert_eq!(call("ACL SETUSER ann (~a)"), ok());
     // What was refused is no one's to wait for.
     call("UNWATCH");

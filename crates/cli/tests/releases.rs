@@ -215,7 +215,7 @@ fn data_of_a_version_without_levels_stay_at_the_first_until_it_is_raised() {
         assert!(refused.contains("selectors need feature level 2"), "{refused}");
         assert_eq!((level(node).as_str(), identity(node)), ("feature-level = 1\n", before), "{protocol}");
         let status = quorate(&["status", "--endpoints", &node.resp]);
-        assert!(status.contains("\nfeature level 1; these nodes know 2: once all members do"), "{status}");
+        assert!(status.contains("\nfeature level 1; these nodes know 3: once all members do"), "{status}");
 
         quorate(&["config", "set", "feature-level", "2", "--endpoints", &node.resp]);
         assert!(identity(node).contains("\nlevel = 2\n"), "marked before it is answered");

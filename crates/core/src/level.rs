@@ -18,13 +18,16 @@ impl FeatureLevel {
     pub const FIRST: FeatureLevel = FeatureLevel(1);
     /// Selectors of users (`ACL SETUSER ann (+get ~a)`).
     pub const SELECTORS: FeatureLevel = FeatureLevel(2);
+    /// Changes of members where the keys are divided among groups (`--groups`).
+    pub const MEMBERS_OF_GROUPS: FeatureLevel = FeatureLevel(3);
     /// The last one that this build knows, with which new clusters begin.
-    pub const NEWEST: FeatureLevel = FeatureLevel::SELECTORS;
+    pub const NEWEST: FeatureLevel = FeatureLevel::MEMBERS_OF_GROUPS;
 
     /// What each level that this build knows brings, in ascending order: for people.
-    pub const ALL: [(FeatureLevel, &str); 2] = [
+    pub const ALL: [(FeatureLevel, &str); 3] = [
         (FeatureLevel::FIRST, "what version 0.1.0 has"),
         (FeatureLevel::SELECTORS, "selectors of users (`ACL SETUSER ann (+get ~a)`)"),
+        (FeatureLevel::MEMBERS_OF_GROUPS, "changes of members with several groups (`--groups`)"),
     ];
 
     /// The level of this number, whether this build knows it or not; `None` for 0.

@@ -4,11 +4,12 @@
 //! The replica speaks from its log, and the newest configuration there is in force for it whether it is committed or
 //! not; the proxy repeats what a leader told it. Neither is always ahead: a replica that was removed hears no more, and
 //! a proxy that asks nothing is told nothing. This process connects to everybody that either names, and shows whichever
-//! group is newer.
+//! group is newer. Of several groups (`--groups`) it shows all members together: while one has changed and another has
+//! not yet, they have different ones.
 
 use std::collections::BTreeMap;
 
-use quorate_core::{Member, Members, NodeId};
+use quorate_core::{GroupId, Member, Members, NodeId};
 
 /// See the file comment.
 #[derive(Debug)]
@@ -18,10 +19,28 @@ pub(crate) struct Directory {
     /// `--initial-cluster`, and this node itself.
     addresses: BTreeMap<NodeId, String>,
     initial: Members,
+    /// What the machines have said of each group.
+    groups: Vec<Said>,
+    /// Whether this node was in a group since it started.
+    belonged: bool,
+}
+
+/// What the machines of a group have said of it last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Said {
     replica: Option<Members>,
     proxy: Option<Members>,
-    /// Whether this node was in the group since it started.
-    belonged: bool,
+}
+
+impl Said {
+    /// The newer one.
+    fn newest(&self) -> Option<&Members> {
+        let proxy = self.proxy.as_ref().filter(|proxy| {
+            // What the replica has in its log is what it acts on.
+            self.replica.as_ref().is_none_or(|replica| replica.version < proxy.version)
+        });
+        proxy.or(self.replica.as_ref())
+    }
 }
 
 /// What this process is to the group.
@@ -53,8 +72,12 @@ impl Standing {
 }
 
 impl Directory {
-    /// Of a node at this address, or of a process that runs a proxy alone.
-    pub(crate) fn new(me: Option<(NodeId, String)>, initial: BTreeMap<NodeId, String>) -> Directory {
+    /// Of a node at this address, or of a process that runs proxies alone, that has so many groups.
+    pub(crate) fn new(
+        me: Option<(NodeId, String)>,
+        initial: BTreeMap<NodeId, String>,
+        groups: usize,
+    ) -> Directory {
         let voter =
             |(node, address): (&NodeId, &String)| (*node, Member { address: address.clone(), voter: true });
         let members = Members { version: 0, nodes: initial.iter().map(voter).collect() };
@@ -63,54 +86,78 @@ impl Directory {
             addresses.entry(node).or_insert(address);
             id = Some(node);
         }
-        let mut directory =
-            Directory { me: id, addresses, initial: members, replica: None, proxy: None, belonged: false };
+        let groups = vec![Said::default(); groups];
+        let mut directory = Directory { me: id, addresses, initial: members, groups, belonged: false };
         directory.notice();
         directory
     }
 
-    /// Takes in what the machines say. True if anything is new.
-    pub(crate) fn learn(&mut self, replica: Option<Members>, proxy: Option<Members>) -> bool {
-        let before = (self.replica.clone(), self.proxy.clone());
-        self.replica = replica.or(self.replica.take());
-        self.proxy = proxy.or(self.proxy.take());
+    /// Takes in what the machines of groups say: replicas, and proxies. True if anything is new.
+    pub(crate) fn learn(
+        &mut self,
+        replicas: BTreeMap<GroupId, Members>,
+        proxies: BTreeMap<GroupId, Members>,
+    ) -> bool {
+        let before = self.groups.clone();
+        for (group, members) in replicas {
+            self.groups[group.index()].replica = Some(members);
+        }
+        for (group, members) in proxies {
+            self.groups[group.index()].proxy = Some(members);
+        }
         self.notice();
-        before != (self.replica.clone(), self.proxy.clone())
+        before != self.groups
     }
 
     fn notice(&mut self) {
-        self.belonged |= self.me.is_some_and(|me| self.newest().nodes.contains_key(&me));
+        self.belonged |= self.me.is_some_and(|me| self.newest().any(|group| group.nodes.contains_key(&me)));
     }
 
-    fn newest(&self) -> &Members {
-        let proxy = self.proxy.as_ref().filter(|proxy| {
-            // What the replica has in its log is what it acts on.
-            self.replica.as_ref().is_none_or(|replica| replica.version < proxy.version)
-        });
-        proxy.or(self.replica.as_ref()).unwrap_or(&self.initial)
+    /// The newest configuration of each group that is known here.
+    fn newest(&self) -> impl Iterator<Item = &Members> {
+        self.groups.iter().map(|said| said.newest().unwrap_or(&self.initial))
     }
 
-    /// The newest group known here, with all addresses that are known.
+    /// The same with all addresses that are known.
+    pub(crate) fn groups(&self) -> Vec<Members> {
+        let located = |members: &Members| {
+            let mut members = members.clone();
+            for (node, member) in &mut members.nodes {
+                member.address = self.address(*node, member);
+            }
+            members
+        };
+        self.newest().map(located).collect()
+    }
+
+    /// Who is in any group: a voter, if it votes in one. The version grows with that of each group.
     pub(crate) fn group(&self) -> Members {
-        let mut members = self.newest().clone();
-        for (node, member) in &mut members.nodes {
-            member.address = self.address(*node, member);
+        let mut all = Members::default();
+        for group in self.groups() {
+            all.version += group.version;
+            for (node, member) in group.nodes {
+                let known = all.nodes.entry(node).or_insert_with(|| member.clone());
+                known.voter |= member.voter;
+            }
         }
-        members
+        all
     }
 
     /// Whom to connect to, and where.
     pub(crate) fn peers(&self) -> BTreeMap<NodeId, String> {
-        let known = [&self.replica, &self.proxy].into_iter().flatten();
-        // A replica that waits to be added names nobody; its node's clients are served by the members.
-        let names_some = |members: &Option<Members>| members.as_ref().is_some_and(|it| !it.nodes.is_empty());
-        let said = Some(&self.initial).filter(|_| !names_some(&self.replica) && !names_some(&self.proxy));
         let mut peers = BTreeMap::new();
-        // The newest address wins.
-        let mut groups: Vec<_> = known.chain(said).collect();
-        groups.sort_by_key(|members| members.version);
-        for members in groups {
-            peers.extend(members.nodes.iter().map(|(node, member)| (*node, self.address(*node, member))));
+        for Said { replica, proxy } in &self.groups {
+            let known = [replica, proxy].into_iter().flatten();
+            // A replica that waits to be added names nobody; its node's clients are served by the members.
+            let names_some =
+                |members: &Option<Members>| members.as_ref().is_some_and(|it| !it.nodes.is_empty());
+            let said = Some(&self.initial).filter(|_| !names_some(replica) && !names_some(proxy));
+            // The newest address wins.
+            let mut versions: Vec<_> = known.chain(said).collect();
+            versions.sort_by_key(|members| members.version);
+            for members in versions {
+                peers.extend(members.nodes.iter().map(|(node, member)| (*node, self.address(*node, member))));
+            }
         }
         peers.retain(|node, address| Some(*node) != self.me && !address.is_empty());
         peers
@@ -125,12 +172,22 @@ impl Directory {
 
     /// How many members there are apart from this one.
     pub(crate) fn others(&self) -> usize {
-        self.newest().nodes.keys().filter(|node| Some(**node) != self.me).count()
+        self.group().nodes.keys().filter(|node| Some(**node) != self.me).count()
     }
 
+    /// What this process is to the groups: a member, if it is one of any.
     pub(crate) fn standing(&self) -> Standing {
+        self.standing_among(&self.group())
+    }
+
+    /// What it is to the first group, which has the users.
+    pub(crate) fn standing_in_first(&self) -> Standing {
+        self.standing_among(self.newest().next().expect("a process has a group"))
+    }
+
+    fn standing_among(&self, members: &Members) -> Standing {
         let Some(me) = self.me else { return Standing::Client };
-        match self.newest().nodes.get(&me) {
+        match members.nodes.get(&me) {
             Some(Member { voter: true, .. }) => Standing::Voter,
             Some(Member { voter: false, .. }) => Standing::Learner,
             None if self.belonged => Standing::Left,
@@ -161,11 +218,16 @@ mod tests {
     }
 
     /// Negative ids are learners.
-    fn members(version: u64, nodes: &[(i64, &str)]) -> Option<Members> {
+    fn members(version: u64, nodes: &[(i64, &str)]) -> BTreeMap<GroupId, Members> {
+        members_of(1, version, nodes)
+    }
+
+    fn members_of(group: u8, version: u64, nodes: &[(i64, &str)]) -> BTreeMap<GroupId, Members> {
         let member = |(node, address): &(i64, &str)| {
             (id(node.unsigned_abs()), Member { address: (*address).to_owned(), voter: *node > 0 })
         };
-        Some(Members { version, nodes: nodes.iter().map(member).collect() })
+        let members = Members { version, nodes: nodes.iter().map(member).collect() };
+        [(GroupId::new(group).unwrap(), members)].into()
     }
 
     fn peers(directory: &Directory) -> String {
@@ -175,54 +237,82 @@ mod tests {
 
     #[test]
     fn a_node_connects_to_all_that_either_of_its_machines_names() {
-        let mut directory = Directory::new(Some((id(1), "a:1".to_owned())), initial());
+        let mut directory = Directory::new(Some((id(1), "a:1".to_owned())), initial(), 1);
         assert_eq!((peers(&directory).as_str(), directory.standing()), ("2=a:2 3=a:3", Standing::Voter));
-        assert!(directory.learn(members(1, &[(1, ""), (2, ""), (3, ""), (-4, "b:4")]), None));
-        assert!(!directory.learn(None, None));
+        let none = BTreeMap::new;
+        assert!(directory.learn(members(1, &[(1, ""), (2, ""), (3, ""), (-4, "b:4")]), none()));
+        assert!(!directory.learn(none(), none()));
         assert_eq!((peers(&directory).as_str(), directory.others()), ("2=a:2 3=a:3 4=b:4", 3));
         // Its replica hears no more, for it is removed; its proxy does.
-        assert!(directory.learn(None, members(2, &[(2, ""), (3, "c:3"), (4, "b:4")])));
+        assert!(directory.learn(BTreeMap::new(), members(2, &[(2, ""), (3, "c:3"), (4, "b:4")])));
         assert_eq!(peers(&directory), "2=a:2 3=c:3 4=b:4");
         assert_eq!((directory.standing(), directory.group().version), (Standing::Left, 2));
         assert_eq!(line(&directory.group()), "2=a:2,3=c:3,4=b:4");
         // A change that was not committed is taken back by the log.
-        let mut directory = Directory::new(Some((id(1), "a:1".to_owned())), initial());
-        directory.learn(members(5, &[(-1, ""), (2, "")]), None);
+        let mut directory = Directory::new(Some((id(1), "a:1".to_owned())), initial(), 1);
+        directory.learn(members(5, &[(-1, ""), (2, "")]), BTreeMap::new());
         assert_eq!(directory.standing(), Standing::Learner);
-        directory.learn(members(4, &[(1, ""), (3, "")]), None);
+        directory.learn(members(4, &[(1, ""), (3, "")]), BTreeMap::new());
         assert_eq!((peers(&directory).as_str(), directory.standing()), ("3=a:3", Standing::Voter));
     }
 
     #[test]
     fn a_joining_node_waits_until_it_is_in_and_has_left_only_after_that() {
-        let mut directory = Directory::new(Some((id(4), "b:4".to_owned())), initial());
+        let mut directory = Directory::new(Some((id(4), "b:4".to_owned())), initial(), 1);
         assert_eq!(
             (peers(&directory).as_str(), directory.standing()),
             ("1=a:1 2=a:2 3=a:3", Standing::Joining)
         );
         // Its replica starts and knows nobody.
-        directory.learn(members(0, &[]), None);
+        directory.learn(members(0, &[]), BTreeMap::new());
         assert_eq!(
             (peers(&directory).as_str(), directory.standing()),
             ("1=a:1 2=a:2 3=a:3", Standing::Joining)
         );
         // Its log begins with a group that it was not in.
-        directory.learn(members(1, &[(1, ""), (2, "")]), None);
+        directory.learn(members(1, &[(1, ""), (2, "")]), BTreeMap::new());
         assert_eq!(directory.standing(), Standing::Joining);
-        directory.learn(members(2, &[(1, ""), (2, ""), (4, "")]), None);
+        directory.learn(members(2, &[(1, ""), (2, ""), (4, "")]), BTreeMap::new());
         assert_eq!(
             (line(&directory.group()).as_str(), directory.standing()),
             ("1=a:1,2=a:2,4=b:4", Standing::Voter)
         );
-        directory.learn(members(3, &[(1, ""), (2, "")]), None);
+        directory.learn(members(3, &[(1, ""), (2, "")]), BTreeMap::new());
         assert_eq!(directory.standing(), Standing::Left);
     }
 
     #[test]
     fn a_process_without_a_replica_follows_what_its_proxy_is_told() {
-        let mut directory = Directory::new(None, initial());
-        directory.learn(None, members(7, &[(3, ""), (9, "b:9")]));
+        let mut directory = Directory::new(None, initial(), 1);
+        directory.learn(BTreeMap::new(), members(7, &[(3, ""), (9, "b:9")]));
         assert_eq!((peers(&directory).as_str(), directory.others()), ("3=a:3 9=b:9", 2));
         assert_eq!(directory.standing(), Standing::Client);
+    }
+
+    #[test]
+    fn of_several_groups_a_process_knows_all_members() {
+        let mut directory = Directory::new(Some((id(4), "b:4".to_owned())), initial(), 2);
+        let shown = |directory: &Directory| {
+            (line(&directory.group()), directory.group().version, directory.standing())
+        };
+        let all = "1=a:1,2=a:2,3=a:3";
+        assert_eq!(shown(&directory), (all.to_owned(), 0, Standing::Joining));
+        // The first group takes it in for node 3, which the second still has.
+        directory.learn(members(5, &[(1, ""), (2, ""), (-4, "b:4")]), BTreeMap::new());
+        assert_eq!(shown(&directory), (format!("{all},4=b:4 (learner)"), 5, Standing::Learner));
+        directory.learn(members(7, &[(1, ""), (2, ""), (4, "b:4")]), BTreeMap::new());
+        assert_eq!(shown(&directory), (format!("{all},4=b:4"), 7, Standing::Voter));
+        assert_eq!((peers(&directory).as_str(), directory.others()), ("1=a:1 2=a:2 3=a:3", 3));
+        directory.learn(members_of(2, 4, &[(1, ""), (2, ""), (-4, "b:4")]), BTreeMap::new());
+        assert_eq!(shown(&directory), ("1=a:1,2=a:2,4=b:4".to_owned(), 11, Standing::Voter));
+        assert_eq!((peers(&directory).as_str(), directory.others()), ("1=a:1 2=a:2", 2));
+        // It leaves one group after the other.
+        directory.learn(members(8, &[(1, ""), (2, "")]), BTreeMap::new());
+        assert_eq!(
+            (directory.standing(), directory.standing_in_first()),
+            (Standing::Learner, Standing::Left)
+        );
+        directory.learn(members_of(2, 6, &[(1, ""), (2, "")]), BTreeMap::new());
+        assert_eq!(shown(&directory), ("1=a:1,2=a:2".to_owned(), 14, Standing::Left));
     }
 }

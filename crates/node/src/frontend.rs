@@ -204,6 +204,10 @@ pub trait NodeView {
     fn group(&self) -> Members {
         Members::default()
     }
+    /// Who is in each group, where there are several (`--groups`).
+    fn members_of_groups(&self) -> Vec<Members> {
+        vec![self.group()]
+    }
     /// The last feature level that the build of each node knows that is connected here, and that of this node.
     fn known_levels(&self) -> BTreeMap<NodeId, FeatureLevel> {
         BTreeMap::new()

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use mio::Waker;
 use quorate_blocks::admission::{
-    Admission, DiskId, Introduction, Memory, PATIENCE, Reason, Stage, Verdict, Why,
+    Admission, DiskId, Introduction, KnownGroup, Memory, PATIENCE, Reason, Stage, Verdict, Why,
 };
 use quorate_blocks::leases::record::{LeaseRecord, longest_lease};
 use quorate_blocks::reach::{Reach, alike};
-use quorate_core::{Capabilities, NodeId, NodeSet, Time, Wire};
+use quorate_core::{Capabilities, GroupId, Members, NodeId, NodeSet, Time, Wire};
 use tracing::error;
 
 use crate::clock;
@@ -28,6 +28,8 @@ pub(crate) struct Entry {
     pub(crate) stage: Stage,
     /// `--initial-cluster`.
     pub(crate) members: NodeSet,
+    /// How many groups its process has.
+    pub(crate) groups: usize,
     /// What was drawn at this start.
     pub(crate) incarnation: u64,
     pub(crate) can: Capabilities,
@@ -95,7 +97,8 @@ impl Guard {
                 "--replace-disk is for an empty data directory; this one is in use, and the flag does nothing"
             );
         }
-        let admission = Admission::start(entry.node, memory, entry.incarnation, entry.members)
+        let groups = vec![KnownGroup::initial(entry.members); entry.groups];
+        let admission = Admission::start(entry.node, memory, entry.incarnation, groups)
             .map_err(|reason| refused(&reason, &entry))?;
         memo.write(&admission.memory().to_bytes()).map_err(StorageError::from)?;
         let in_force = |reach: Reach| &configured[reach.index()].1;
@@ -199,9 +202,11 @@ impl Guard {
         self.write();
     }
 
-    /// The group, as this node's log says.
-    pub(crate) fn set_group(&mut self, version: u64, voters: NodeSet, all: NodeSet) {
-        self.admission.set_group(version, voters, all);
+    /// The groups, as this node's log says.
+    pub(crate) fn set_groups(&mut self, groups: &[Members]) {
+        for (index, members) in groups.iter().enumerate() {
+            self.admission.set_group(GroupId::at(index), members.into());
+        }
         self.write();
     }
 
@@ -368,7 +373,7 @@ fn advice(reason: &Reason, entry: &Entry) -> String {
 mod tests {
     use mio::{Events, Poll, Token};
     use quorate_blocks::admission::{DiskLife, PeerDisk};
-    use quorate_core::{Group, Protocol, Settings};
+    use quorate_core::{Group, Member, Protocol, Settings};
     use quorate_runtime::protocol;
 
     use super::*;
@@ -429,7 +434,7 @@ mod tests {
             self.starts += 1;
             let (stage, least, can) = (Stage::New, Reach::SHORTEST, Toy::CAPABILITIES);
             let (node, members, incarnation) = (id(1), members(), self.starts);
-            let entry = Entry { node, stage, members, incarnation, can, least };
+            let entry = Entry { node, stage, members, groups: 1, incarnation, can, least };
             Guard::open(opened, entry, &configured.unwrap(), self.waker.clone())
         }
 
@@ -448,8 +453,9 @@ mod tests {
     /// What another node says of itself, which is there for the first time.
     fn introduction(node: u64) -> Introduction {
         let life = DiskLife { disk: DiskId(node.into()), life: 1, starts: vec![node] };
-        let (stage, version, reach) = (Stage::New, 0, Reach::SHORTEST);
-        Introduction { life, stage, version, voters: members(), members: members(), peers: [].into(), reach }
+        let (stage, reach) = (Stage::New, Reach::SHORTEST);
+        let groups = vec![KnownGroup::initial(members())];
+        Introduction { life, stage, groups, peers: [].into(), reach }
     }
 
     #[test]
@@ -491,7 +497,9 @@ mod tests {
         }
         directory.wait(&mut guard, Guard::may_run);
         // Who votes in a group that was decided was admitted.
-        guard.set_group(1, members(), members());
+        let voter = Member { address: String::new(), voter: true };
+        let nodes = members().iter().map(|node| (node, voter.clone())).collect();
+        guard.set_groups(&[Members { version: 1, nodes }]);
         directory.wait(&mut guard, |guard| guard.is_durable(guard.written));
         drop(guard);
         // It dies before the end of the leases, twice, and waits for it each time.
@@ -522,7 +530,7 @@ mod tests {
             let can = Capabilities { membership, rejoin: !membership, ..Toy::CAPABILITIES };
             let members = [node].into_iter().collect();
             let least = Reach::SHORTEST;
-            let entry = Entry { node, stage: Stage::New, members, incarnation: 1, can, least };
+            let entry = Entry { node, stage: Stage::New, members, groups: 1, incarnation: 1, can, least };
             let said = advice(&reason, &entry);
             assert!(said.contains("the data directory that has taken its place"), "{said}");
             assert_eq!(said.contains("--join"), membership, "{said}");

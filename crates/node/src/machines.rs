@@ -266,10 +266,10 @@ impl Machines {
         if !slot_marks.is_empty() {
             self.slow.on_marks(slot_marks, clock::now);
         }
-        if let (replica, proxy) = std::mem::take(members)
-            && (replica.is_some() || proxy.is_some())
+        if let (replicas, proxies) = std::mem::take(members)
+            && (!replicas.is_empty() || !proxies.is_empty())
         {
-            self.regrouped |= self.directory.learn(replica, proxy);
+            self.regrouped |= self.directory.learn(replicas, proxies);
         }
     }
 }
@@ -287,7 +287,7 @@ mod tests {
 
     fn machines() -> Machines {
         let node = NodeId::new(1).unwrap();
-        let directory = Directory::new(Some((node, "a:1".to_owned())), [(node, "a:1".to_owned())].into());
+        let directory = Directory::new(Some((node, "a:1".to_owned())), [(node, "a:1".to_owned())].into(), 1);
         let configured = protocol::<Toy>().configure(&Group::of(NodeSet::EMPTY), &mut Settings::default());
         let (who, clock) = ((ProxyId::of(node), Some(node)), Clock::new(ClockSource::None));
         let mut machines = Machines::new(&*configured.unwrap(), who, directory, clock, Random::new(1));

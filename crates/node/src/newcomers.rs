@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use quorate_core::{
-    Access, Answered, Manage, Managed, Members, NodeId, Outcome, Request, RequestId, Time, Wire,
+    Access, Answered, GroupRequest, Manage, Managed, Members, NodeId, Outcome, Request, RequestId, Time, Wire,
 };
 
 use crate::clock;
@@ -77,7 +77,10 @@ impl Newcomers {
 /// The nodes that a request adds to the group.
 fn added(request: &Request, group: &Members, me: Option<NodeId>) -> BTreeMap<NodeId, String> {
     let change = match request.access {
-        Access::Manage => Manage::from_bytes(request.command.clone()),
+        Access::Manage => match GroupRequest::from_bytes(request.command.clone()) {
+            Ok(GroupRequest { asked, .. }) => Ok(asked),
+            Err(_) => Manage::from_bytes(request.command.clone()),
+        },
         Access::Read | Access::Within(_) | Access::Write => return BTreeMap::new(),
     };
     let Ok(Manage::Change { voters, learners, .. }) = change else { return BTreeMap::new() };

@@ -199,6 +199,7 @@ impl<F: Frontend> Loop<F> {
         let NodeConfig { protocol, configured, members, limits, mut cluster, place, .. } = config;
         let NodeConfig { clock, delays, tls, timeouts, spans, .. } = config;
         let (name, spoken, can) = (protocol.name(), protocol.name_for_peers(), protocol.capabilities());
+        let groups = protocol.groups().len();
         let system = |what| move |source| NodeError::System { what, source };
         let seed = || getrandom::u64().map_err(|error| system("random numbers")(io::Error::other(error)));
         let incarnation = seed()?;
@@ -217,7 +218,7 @@ impl<F: Frontend> Loop<F> {
         let address = own.as_ref().map_or_else(String::new, |(_, address)| address.clone());
         let directory_of_data = place.as_ref().map(|place| place.data_dir.clone());
         let watermarks = Watermarks::new(limits.disk_reserve);
-        let (directory, clock) = (Directory::new(own, members), Clock::new(clock));
+        let (directory, clock) = (Directory::new(own, members, groups), Clock::new(clock));
         let mut reach = timeouts.least();
         let settings_in_force = |reach: Reach| {
             let settings = configured[reach.index()].1.effective().iter();
@@ -248,7 +249,7 @@ impl<F: Frontend> Loop<F> {
                 levels = Levels::new(Some(opened.mark), !restarted && stage == Stage::New);
                 if can.diskless != Diskless::All {
                     let members = directory.group().all();
-                    let entry = Entry { node, stage, members, incarnation, can, least: reach };
+                    let entry = Entry { node, stage, members, groups, incarnation, can, least: reach };
                     guard = Some(Guard::open(opened.disk, entry, &configured, stopper.waker.clone())?);
                 }
                 reach = guard.as_ref().map_or(reach, Guard::reach);

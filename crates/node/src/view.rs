@@ -84,7 +84,7 @@ impl NodeView for View<'_> {
     }
 
     fn is_member(&self) -> bool {
-        let standing = self.machines.directory.standing();
+        let standing = self.machines.directory.standing_in_first();
         self.has_state() && matches!(standing, Standing::Voter | Standing::Learner)
     }
 
@@ -146,6 +146,10 @@ impl NodeView for View<'_> {
         self.machines.directory.group()
     }
 
+    fn members_of_groups(&self) -> Vec<Members> {
+        self.machines.directory.groups()
+    }
+
     fn known_levels(&self) -> BTreeMap<NodeId, FeatureLevel> {
         let own = self.machines.node().map(|node| (node, FeatureLevel::NEWEST));
         self.transport.known_levels().into_iter().chain(own).collect()
@@ -186,15 +190,12 @@ impl NodeView for View<'_> {
     fn knows_users(&self) -> bool {
         // The status takes a while: it is looked at where it matters.
         let replaces = self.transport.guard().is_some_and(Guard::replaces);
-        let now = || {
-            let status = self.machines.status();
-            (status.role, status.applied)
-        };
-        self.machines.has_replica() && tell_users(self.machines.directory.standing(), replaces, now)
+        let now = || (self.machines.status().role, self.machines.applied());
+        self.machines.has_replica() && tell_users(self.machines.directory.standing_in_first(), replaces, now)
     }
 
     fn catches_up(&self) -> bool {
-        self.machines.directory.standing() != Standing::Voter
+        self.machines.directory.standing_in_first() != Standing::Voter
     }
 
     fn note_denial(&self, reason: &'static str, user: &str, command: &'static str) {

@@ -5,6 +5,7 @@
 //! [`release`](AnyProcess::release) with the number of records that are durable, and send the frames. Where own
 //! messages come back as input at once, [`settle`](AnyProcess::settle) does the middle of it.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use bytes::Bytes;
@@ -114,8 +115,8 @@ pub struct Effects {
     pub replies: Vec<Answered>,
     /// What the replica of a group states for checkers, if the process is observed.
     pub facts: Vec<(GroupId, Fact)>,
-    /// Who is in the group as the replica, and as the proxy, have said last.
-    pub members: (Option<Members>, Option<Members>),
+    /// Who is in the group as the replica, and as the proxy, of each group have said last.
+    pub members: (BTreeMap<GroupId, Members>, BTreeMap<GroupId, Members>),
     /// What the proxy marks of requests, and when its step began.
     pub request_marks: Vec<(Mark, Time)>,
     /// What the replica marks of slots, when its step began, and how many records it had persisted after it.

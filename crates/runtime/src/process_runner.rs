@@ -148,12 +148,12 @@ impl<P: Protocol> ProcessRunner<P> {
             let out = &mut replica.out;
             records.extend(out.records.drain(..).map(|record| Payload::of(&record)));
             facts.extend(out.facts.drain(..).map(|fact| (GroupId::FIRST, fact)));
-            members.0 = out.members.take().or(members.0.take());
+            members.0.extend(out.members.take().map(|said| (GroupId::FIRST, said)));
             assert!(out.replies.is_empty(), "only proxies answer clients");
         }
         let out = &mut self.proxy.out;
         replies.append(&mut out.replies);
-        members.1 = out.members.take().or(members.1.take());
+        members.1.extend(out.members.take().map(|said| (GroupId::FIRST, said)));
         out.facts.clear();
     }
 

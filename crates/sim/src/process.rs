@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use quorate_blocks::admission::{Admission, DiskId, Memory, PeerDisk, Stage};
+use quorate_blocks::admission::{Admission, DiskId, KnownGroup, Memory, PeerDisk, Stage};
 use quorate_blocks::leases::record::LeaseRecord;
 use quorate_blocks::reach::Reach;
 use quorate_check::{Clocks, Nanos};
@@ -25,6 +25,8 @@ use crate::faults::Moment;
 pub(crate) struct Entry {
     /// The members as the group was set up.
     pub voters: NodeSet,
+    /// How many groups its process has.
+    pub groups: usize,
     /// A digest of the settings of this life.
     pub settings: u64,
     /// How long something binds at most that is promised under these.
@@ -261,7 +263,7 @@ impl SimProcess {
     }
 
     fn guard(&mut self, node: NodeId, entry: Entry, now: Time) -> Result<Guard, String> {
-        let Entry { voters, settings, longest, met } = entry;
+        let Entry { voters, groups, settings, longest, met } = entry;
         let stage = match voters.contains(node) {
             true if self.asks_to_replace => Stage::Replacing,
             true => Stage::New,
@@ -270,7 +272,8 @@ impl SimProcess {
         let drawn = u128::from(self.random.u64()) << 64 | u128::from(self.random.u64());
         let memory = self.memory.clone().unwrap_or_else(|| Memory::new(DiskId(drawn), stage));
         let memory = memory.with_reach(self.least);
-        let admission = Admission::start(node, memory, self.random.u64(), voters);
+        let groups = vec![KnownGroup::initial(voters); groups];
+        let admission = Admission::start(node, memory, self.random.u64(), groups);
         let mut admission = admission.map_err(|reason| format!("it was refused before: {reason}"))?;
         for (other, remembered) in met {
             admission.hear_of_own_disk(remembered.as_ref());

@@ -233,7 +233,7 @@ fn build(
         others,
         changed: false,
         timeouts,
-        operator: Operator::new(members(options.nodes), members(nodes)),
+        operator: Operator::new(members(options.nodes), members(nodes), groups.len()),
         logs: groups.iter().map(|_| Logs::default()).collect(),
         network,
         knobs: Knobs::draw(&mut knobs, options.values),

@@ -5,7 +5,8 @@
 //! never there together, and FLUSHALL empties one group after the other. A scan's cursor is a position as in one group,
 //! the first at which some group was not looked at.
 
-use quorate_core::{GroupId, GroupRequest};
+use bytes::Bytes;
+use quorate_core::{GroupId, GroupRequest, Manage, Managed};
 use quorate_store::{Command, Reply, SCAN_ITEMS, order};
 
 /// A command that is asked of one group after the other, and what they have replied so far.
@@ -91,9 +92,53 @@ fn join(found: Reply, reply: Reply) -> Reply {
     }
 }
 
+/// A change of the members that one group makes after the other, each on its own. The same change again goes on where
+/// it has stopped, as a group in which it is in force says so at once.
+#[derive(Debug)]
+pub(super) struct ChangeOfEach {
+    change: Manage,
+    groups: usize,
+    /// In how many it is in force.
+    done: usize,
+}
+
+impl ChangeOfEach {
+    /// Begins a change of so many groups.
+    pub(super) fn of(change: Manage, groups: usize) -> ChangeOfEach {
+        ChangeOfEach { change, groups, done: 0 }
+    }
+
+    /// What is to be asked now, and of whom.
+    pub(super) fn request(&self) -> GroupRequest<Manage> {
+        GroupRequest { group: GroupId::at(self.done), asked: self.change.clone() }
+    }
+
+    /// Takes the reply to that; the reply to the whole change, if nobody else is to be asked.
+    pub(super) fn take(&mut self, reply: Managed) -> Option<Managed> {
+        let group = self.done + 1;
+        let of_group =
+            |text: &[u8]| -> Bytes { [format!("group {group}: ").as_bytes(), text].concat().into() };
+        match reply {
+            Managed::Done => {
+                self.done += 1;
+                (self.done == self.groups).then_some(Managed::Done)
+            }
+            Managed::UnderWay(how_far) => Some(Managed::UnderWay(of_group(&how_far))),
+            Managed::Refused(why) => {
+                let mut why = of_group(&why).to_vec();
+                if self.done > 0 {
+                    let before = format!("; in force in {} of {} groups", self.done, self.groups);
+                    why.extend_from_slice(before.as_bytes());
+                }
+                Some(Managed::Refused(why.into()))
+            }
+            other @ Managed::Roster { .. } => Some(other),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
     use quorate_store::CommandError;
 
     use super::*;
@@ -157,6 +202,34 @@ mod tests {
             assert_eq!((groups.as_str(), found), (asked, Some(whole)), "{command:?}");
         }
         assert!(ScatterGather::of(&Command::Settings, 3).is_none());
+    }
+
+    #[test]
+    fn one_group_after_the_other_changes_its_members_until_one_does_not() {
+        let done = Managed::Done;
+        let refused = |text: &str| Managed::Refused(text.to_owned().into());
+        let under_way = |text: &str| Managed::UnderWay(text.to_owned().into());
+        for (replies, asked, whole) in [
+            (vec![done.clone(), done.clone(), done.clone()], "123", done.clone()),
+            (vec![refused("no")], "1", refused("group 1: no")),
+            (
+                vec![done.clone(), done.clone(), refused("no")],
+                "123",
+                refused("group 3: no; in force in 2 of 3 groups"),
+            ),
+            (vec![done, under_way("it catches up")], "12", under_way("group 2: it catches up")),
+        ] {
+            let mut each = ChangeOfEach::of(Manage::CancelChange, 3);
+            let (mut groups, mut found) = (String::new(), None);
+            for reply in replies {
+                assert_eq!(found, None, "it was answered before all had replied");
+                let GroupRequest { group, asked } = each.request();
+                assert_eq!(asked, Manage::CancelChange);
+                groups.push_str(&group.to_string());
+                found = each.take(reply);
+            }
+            assert_eq!((groups.as_str(), found), (asked, Some(whole)));
+        }
     }
 
     #[test]

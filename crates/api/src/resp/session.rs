@@ -19,15 +19,16 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use quorate_core::{Access, Encoder, Outcome, Request, Time, Wire};
+use quorate_core::{Access, Encoder, Managed, Outcome, Request, Time, Wire};
 use quorate_node::Output;
 use quorate_node::frontend::{SessionContext, Ticket};
 use quorate_store::{Command, CommandError, Reply, Single};
 
 use super::acl::{self, Identity};
-use super::all_groups::ScatterGather;
+use super::all_groups::{ChangeOfEach, ScatterGather};
 use super::commands::transactions::{EXEC, abort, is_immediate};
 use super::commands::{Call, Fault, Spec, Step, find, named};
+use super::key_scope::KeyGroups;
 use super::reply::Writer;
 use super::request::{Args, Parser, Refusal, Taken, Word};
 use super::shape::{Shape, Surroundings};
@@ -138,6 +139,8 @@ struct Ask {
     next: Option<Next>,
     /// Which groups have replied, if each is to be asked.
     scatter: Option<Box<ScatterGather>>,
+    /// Which groups have changed their members, if each is to.
+    change: Option<Box<ChangeOfEach>>,
     access: Access,
     resp3: bool,
     outcome: Option<Outcome>,
@@ -374,6 +377,18 @@ impl Session {
             };
             outcome = Outcome::Done(whole.encoded());
         }
+        if let Some(mut change) = ask.change.take()
+            && let Outcome::Done(bytes) = &outcome
+            && let Ok(reply) = Managed::from_bytes(bytes.clone())
+        {
+            let Some(whole) = change.take(reply) else {
+                let (command, deadline) =
+                    (change.request().to_bytes(), ask.asked + shared.limits.manage_timeout);
+                ask.change = Some(change);
+                return self.manage(ticket, command, deadline, context);
+            };
+            outcome = Outcome::Done(whole.to_bytes());
+        }
         if let Some(command) = ask.shape.next(&outcome) {
             ask.scatter = shared.scatter(&command);
             return self.later(ticket, Next::Ask(Box::new(command)), context);
@@ -510,13 +525,26 @@ impl Session {
             Ok(Step::Manage(command)) => {
                 let read = (spec.name, context.now);
                 let ticket = self.replies.push(read, Shape::Managed, Access::Manage, resp3);
-                let stream = self.state.connection;
-                let deadline = context.now + shared.limits.manage_timeout;
-                context.ask(ticket, Request { stream, command, access: Access::Manage, deadline, after: 0 });
+                self.manage(ticket, command, context.now + shared.limits.manage_timeout, context);
+            }
+            Ok(Step::ChangeEach(change)) => {
+                let read = (spec.name, context.now);
+                let ticket = self.replies.push(read, Shape::Managed, Access::Manage, resp3);
+                let groups = shared.limits.key_scope.groups().map_or(1, KeyGroups::count);
+                let change = ChangeOfEach::of(change, groups);
+                let command = change.request().to_bytes();
+                self.replies.ask_of(ticket).change = Some(Box::new(change));
+                self.manage(ticket, command, context.now + shared.limits.manage_timeout, context);
             }
             Ok(Step::Close) => self.closing = true,
             Ok(Step::Answered) | Err(_) => {}
         }
+    }
+
+    /// Asks for what an operator wants.
+    fn manage(&mut self, ticket: Ticket, command: Bytes, deadline: Time, context: &mut SessionContext<'_>) {
+        let stream = self.state.connection;
+        context.ask(ticket, Request { stream, command, access: Access::Manage, deadline, after: 0 });
     }
 
     fn ask(
@@ -725,6 +753,7 @@ impl Replies {
             shape,
             next: None,
             scatter: None,
+            change: None,
             access,
             resp3,
             outcome: None,

@@ -48,13 +48,13 @@ fn the_level_rises_when_all_members_know_it_and_never_falls() {
         (
             1,
             &[(1, 2), (2, 2)],
-            "3",
-            "-ERR this node's version knows feature levels up to 2: upgrade it first",
+            "4",
+            "-ERR this node's version knows feature levels up to 3: upgrade it first",
         ),
-        (1, &[(1, 2), (2, 2)], "0", "-ERR a feature level is a number from 1 to 2"),
-        (1, &[(1, 2), (2, 2)], "-1", "-ERR a feature level is a number from 1 to 2"),
-        (1, &[(1, 2), (2, 2)], "newest", "-ERR a feature level is a number from 1 to 2"),
-        (1, &[(1, 2), (2, 2)], "70000", "-ERR a feature level is a number from 1 to 2"),
+        (1, &[(1, 2), (2, 2)], "0", "-ERR a feature level is a number from 1 to 3"),
+        (1, &[(1, 2), (2, 2)], "-1", "-ERR a feature level is a number from 1 to 3"),
+        (1, &[(1, 2), (2, 2)], "newest", "-ERR a feature level is a number from 1 to 3"),
+        (1, &[(1, 2), (2, 2)], "70000", "-ERR a feature level is a number from 1 to 3"),
     ] {
         let mut node = node(level, known);
         let mut client = node.connect();

@@ -1,8 +1,13 @@
 //! What operators may ask of a group, and what comes of it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use quorate_core::{Access, Manage, Managed, NodeId, Outcome, Range, Roster, Time, Wire};
+use quorate_api::resp::{KeyGroups, KeyScope, Limits};
+use quorate_core::{
+    Access, Failure, FeatureLevel, GroupRequest, Manage, Managed, NodeId, Outcome, Range, Roster, Time, Wire,
+};
+use quorate_store::Partition;
 
 use crate::harness::{Connection, Node, timed_out};
 
@@ -52,6 +57,43 @@ fn clauses_make_one_change() {
     assert_eq!(asked(&mut node, &mut connection, "member cancel"), Manage::CancelChange);
     assert_eq!(asked(&mut node, &mut connection, "TRANSFER"), Manage::Transfer { to: None });
     assert_eq!(asked(&mut node, &mut connection, "transfer 63"), Manage::Transfer { to: Some(id(63)) });
+}
+
+/// From the feature level on at which all members know how.
+#[test]
+fn with_several_groups_one_after_the_other_is_asked_for_a_change() {
+    let groups = KeyGroups::new(Arc::new(Partition::even(3).unwrap()), vec!["raft"; 3]);
+    let key_scope = KeyScope::new(Some(groups), [("raft", true); 3].into_iter());
+    let mut node = Node::with(Limits { key_scope, ..Limits::default() });
+    let known = (id(1), FeatureLevel::NEWEST);
+    node.known_levels = Some([known, (id(2), FeatureLevel::NEWEST)].into());
+    let mut connection = node.connect();
+    let remove = b"QUORATE MEMBER REMOVE 3\r\n";
+    let refused = node.ask(&mut connection, remove);
+    assert!(refused.contains("changes of members need feature level 3: once all members run a"), "{refused}");
+    assert_eq!(node.ask(&mut connection, b"CONFIG SET feature-level 3\r\n"), "+OK\r\n");
+    let end = |reply: Managed| Outcome::Done(reply.to_bytes());
+    let (done, why) = (Managed::Done, Managed::Refused("it is not there".into()));
+    let (late, timed_out) = (Outcome::Failed(Failure::TimedOut), "-CLUSTERDOWN ");
+    for (outcomes, reply) in [
+        (vec![end(done.clone()), end(done.clone()), end(done.clone())], "+OK"),
+        (vec![end(done.clone()), end(why)], "-ERR group 2: it is not there; in force in 1 of 3 groups"),
+        (vec![end(done), late], timed_out),
+    ] {
+        node.send(&mut connection, remove);
+        let mut deadline = None;
+        for (group, outcome) in (1..).zip(outcomes) {
+            assert_eq!(connection.written(), "");
+            let (ticket, request) = connection.asked.pop_back().expect("the next group is asked");
+            let asked = GroupRequest::<Manage>::from_bytes(request.command).unwrap();
+            assert_eq!((asked.group.get(), request.access), (group, Access::Manage));
+            assert!(matches!(asked.asked, Manage::Change { .. }));
+            assert_eq!(*deadline.get_or_insert(request.deadline), request.deadline, "one for all of it");
+            node.end(&mut connection, ticket, outcome);
+        }
+        let written = connection.written();
+        assert!(written.starts_with(reply) && connection.asked.is_empty(), "{written}");
+    }
 }
 
 #[test]

@@ -2,8 +2,9 @@
 //!
 //! `start N DISK [join|replace|MILLISECONDS]` starts node N on a directory, with the reach of that round trip at least.
 //! `crash N` ends it, `copy A B` copies a directory, `A>B` lets node A connect to node B, `group N VERSION VOTERS
-//! [+ LEARNERS]` is what the log of node N says. `pass MILLISECONDS` lets time pass. `keep A` keeps the introduction
-//! that node A would send now, and `late A>B` lets it arrive at node B.
+//! [+ LEARNERS]` is what the log of node N says; where processes have so many groups (`groups COUNT`), `group N:2 …` is
+//! what it says of the second. `pass MILLISECONDS` lets time pass. `keep A` keeps the introduction that node A would
+//! send now, and `late A>B` lets it arrive at node B.
 
 // tidy: long because each rule of admission has its story.
 
@@ -14,6 +15,8 @@ use super::*;
 #[derive(Default)]
 struct Story {
     members: NodeSet,
+    /// Further groups.
+    more: usize,
     disks: BTreeMap<String, Memory>,
     running: BTreeMap<NodeId, (String, Admission)>,
     kept: BTreeMap<NodeId, Introduction>,
@@ -41,6 +44,10 @@ impl Story {
                 self.members = set(&words[1..]);
                 String::new()
             }
+            ["groups", count] => {
+                self.more = count.parse::<usize>().unwrap() - 1;
+                String::new()
+            }
             ["start", node, disk, ..] => {
                 let stage = match words.get(3) {
                     Some(&"join") => Stage::Joining,
@@ -52,7 +59,8 @@ impl Story {
                 let memory = self.disks.get(disk).cloned().unwrap_or(Memory::new(DiskId(number), stage));
                 let least = words.get(3).and_then(|word| word.parse().ok()).map(Duration::from_millis);
                 let memory = memory.with_reach(least.map_or(Reach::SHORTEST, Reach::of));
-                let admission = match Admission::start(id(node), memory, self.started, self.members) {
+                let groups = vec![KnownGroup::initial(self.members); self.more + 1];
+                let admission = match Admission::start(id(node), memory, self.started, groups) {
                     Ok(admission) => admission,
                     Err(_) => return "was refused".to_owned(),
                 };
@@ -79,8 +87,10 @@ impl Story {
                     Some(plus) => (set(&words[3..plus]), set(&words[plus + 1..])),
                     None => (set(&words[3..]), NodeSet::EMPTY),
                 };
-                let all = voters.union(learners);
-                self.at(id(node)).set_group(version.parse().unwrap(), voters, all);
+                let (node, group) = node.split_once(':').unwrap_or((node, "1"));
+                let (version, members) = (version.parse().unwrap(), voters.union(learners));
+                let group = GroupId::new(group.parse().unwrap()).unwrap();
+                self.at(id(node)).set_group(group, KnownGroup { version, voters, members });
                 self.sync(id(node));
                 String::new()
             }
@@ -573,8 +583,34 @@ fn proxies_are_answered_when_a_majority_has_accepted_the_present_life() {
     assert_eq!(answers(&[]), Some(false), "nobody has been asked in this life");
     assert_eq!(answers(&["1"]), Some(true));
     let (alone, pair) = (set(&["1"]), set(&["1", "2"]));
-    let of = |voters| Admission::start(id("1"), Memory::new(DiskId(1), Stage::New), 1, voters).unwrap();
+    let of = |voters| {
+        let groups = vec![KnownGroup::initial(voters)];
+        Admission::start(id("1"), Memory::new(DiskId(1), Stage::New), 1, groups).unwrap()
+    };
     assert!(of(alone).may_answer_proxies() && !of(pair).may_answer_proxies());
+}
+
+/// Each group's newest configuration counts, whoever knows it.
+#[test]
+fn with_several_groups_a_majority_of_the_others_of_each_is_needed() {
+    tell(&format!(
+        "groups 2
+         {}
+         start 4 d join = waits for 2 of 1 2 3
+         start 5 e join = waits for 2 of 1 2 3
+         4>1 = ok, 4 waits for 1 of 2 3
+         4>2 = ok, 4 runs
+         5>1 = ok, 5 waits for 1 of 2 3
+         5>2 = ok, 5 runs
+         group 3:1 7 2 3 4
+         group 2:2 5 1 4 5
+         start 6 f join = waits for 2 of 1 2 3
+         6>1 = ok, 6 waits for 1 of 2 3
+         6>2 = ok, 6 waits for 1 of 3 4 5
+         6>3 = ok, 6 waits for 1 of 4 5
+         6>4 = ok, 6 runs",
+        THREE.trim()
+    ));
 }
 
 #[test]
@@ -1018,9 +1054,9 @@ fn whoever_joins_counts_a_majority_of_the_newest_group_that_it_has_heard_of() {
 fn an_id_of_which_only_retired_disks_are_known_counts_as_admitted_nowhere() {
     let retired = PeerDisk { retired: vec![DiskId(7)], ..PeerDisk::default() };
     let memory = Memory { peers: [(id("1"), retired)].into(), ..Memory::new(DiskId(1), Stage::Admitted) };
-    let group = set(&["1", "2", "3"]);
-    let mut admission = Admission::start(id("1"), memory.clone(), 1, group).unwrap();
-    admission.set_group(7, group, group);
+    let group = KnownGroup::initial(set(&["1", "2", "3"]));
+    let mut admission = Admission::start(id("1"), memory.clone(), 1, vec![group]).unwrap();
+    admission.set_group(GroupId::FIRST, KnownGroup { version: 7, ..group });
     assert_eq!((admission.revision(), &admission.memory().peers), (1, &memory.peers));
 }
 
@@ -1050,9 +1086,7 @@ fn introductions_and_memory_are_read_as_they_are_written() {
         let said = Introduction {
             life: life.clone(),
             stage,
-            version: 4,
-            voters: set(&["1", "2"]),
-            members: set(&["1", "2", "3"]),
+            groups: vec![KnownGroup { version: 4, voters: set(&["1", "2"]), members: set(&["1", "2", "3"]) }],
             peers: peers.clone(),
             reach: Reach::LONGEST,
         };
@@ -1091,7 +1125,8 @@ fn whoever_has_the_shorter_reach_starts_again_and_then_they_speak() {
 fn voters_that_are_far_apart_need_a_longer_reach_and_others_do_not() {
     let far = |me, to| {
         let memory = Memory { stage: Stage::Admitted, ..Memory::new(DiskId(1), Stage::New) };
-        let mut admission = Admission::start(id(me), memory, 1, set(&["1", "2"])).unwrap();
+        let groups = vec![KnownGroup::initial(set(&["1", "2"]))];
+        let mut admission = Admission::start(id(me), memory, 1, groups).unwrap();
         admission.on_durable(1);
         for _ in 0..crate::reach::ENOUGH {
             assert_eq!(admission.longer_reach(), None);

@@ -64,7 +64,7 @@ impl<F: Frontend> Loop<F> {
         let directory = &self.machines.directory;
         self.transport.set_members(directory.peers(), now);
         let (group, standing) = (directory.group(), directory.standing());
-        self.transport.set_group(&group);
+        self.transport.set_groups(&directory.groups());
         if std::mem::replace(&mut self.grouped, group.version) != group.version {
             let members = directory::line(&group);
             info!(version = group.version, members, "the group is {members}");

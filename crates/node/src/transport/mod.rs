@@ -220,11 +220,12 @@ impl Transport {
         self.guard.as_ref()
     }
 
-    /// The group, as this node's log says.
-    pub(crate) fn set_group(&mut self, group: &Members) {
-        self.others = group.all().iter().filter(|node| Some(*node) != self.me.replica()).collect();
+    /// The groups, as this node's log says.
+    pub(crate) fn set_groups(&mut self, groups: &[Members]) {
+        let all = groups.iter().flat_map(|group| group.nodes.keys().copied());
+        self.others = all.filter(|node| Some(*node) != self.me.replica()).collect();
         if let Some(guard) = &mut self.guard {
-            guard.set_group(group.version, group.voters(), group.all());
+            guard.set_groups(groups);
         }
     }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Write;
 use std::net::TcpListener;
 
-use quorate_blocks::admission::{DiskId, DiskLife, Introduction, PeerDisk, Stage};
+use quorate_blocks::admission::{DiskId, DiskLife, Introduction, KnownGroup, PeerDisk, Stage};
 use quorate_blocks::reach::Reach;
 use quorate_core::{NodeId, ProxyId};
 use quorate_node::transport::frame::{ALIVE, PROBE};
@@ -49,9 +49,7 @@ impl Beside {
         let introduction = Introduction {
             life: life(node, 1),
             stage: Stage::New,
-            version: 0,
-            voters: all,
-            members: all,
+            groups: vec![KnownGroup::initial(all)],
             peers,
             reach: Reach::SHORTEST,
         };

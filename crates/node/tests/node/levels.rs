@@ -14,7 +14,7 @@ use crate::peers::{node_beside, refusal, welcome};
 const NEWEST: FeatureLevel = FeatureLevel::NEWEST;
 
 /// What whoever knows only the first level is told.
-const LACKS: &str = "knows feature levels up to 1, but this group is at 2";
+const LACKS: &str = "knows feature levels up to 1, but this group is at 3";
 
 /// Whether a data directory is marked with a level.
 fn is_marked(directory: &Path, level: u16) -> bool {

@@ -70,6 +70,7 @@ impl AnyProtocol for Groups {
             quorum: if (one.quorum)(7) < (other.quorum)(7) { other.quorum } else { one.quorum },
             leaderless: one.leaderless && other.leaderless,
             transfer: one.transfer && other.transfer,
+            membership: one.membership && other.membership,
             rejoin: one.rejoin && other.rejoin,
             diskless: one.diskless.min(other.diskless),
             reads: if one.reads == other.reads { one.reads } else { "as each group's protocol does" },
@@ -79,7 +80,7 @@ impl AnyProtocol for Groups {
             max_nodes: one.max_nodes.min(other.max_nodes),
             ..one
         })
-        .map(|can| Capabilities { total_order: false, membership: false, rosters: false, ..can })
+        .map(|can| Capabilities { total_order: false, rosters: false, ..can })
         .expect("there is a group")
     }
 

@@ -75,8 +75,9 @@ impl ConfiguredProtocol for ConfiguredGroups {
     }
 }
 
-/// Why operators cannot change groups yet.
-const FIXED: &[u8] = b"the members and rosters of several groups (--groups) cannot be changed yet";
+/// What operators cannot ask of groups yet.
+const NO_ROSTERS: &[u8] = b"the rosters of several groups (--groups) cannot be changed yet";
+const NO_GROUP: &[u8] = b"the request names none of the groups (--groups)";
 
 impl GroupsProcess {
     fn of(&self, group: GroupId) -> &dyn AnyProcess {
@@ -93,23 +94,24 @@ impl GroupsProcess {
     }
 
     /// Whose a request is, or the reply to one that is no one group's. What is asked of a group takes the place of a
-    /// request that names it; an operator's that names none is the first one's.
+    /// request that names it; an operator's must name one.
     fn route(&self, request: &mut Request) -> Result<GroupId, Bytes> {
         if request.access != Access::Manage {
             let (group, command) = self.partition.route(&request.command).ok_or_else(several_groups)?;
             request.command = command;
             return Ok(group);
         }
-        let of_first = |manage| GroupRequest { group: GroupId::FIRST, asked: manage };
-        let asked = GroupRequest::from_bytes(request.command.clone());
-        match asked.or_else(|_| Manage::from_bytes(request.command.clone()).map(of_first)) {
-            Ok(GroupRequest { group, asked: manage })
-                if matches!(manage, Manage::Transfer { .. }) && group.index() < self.groups.len() =>
-            {
+        let refused = |why| Err(Managed::Refused(Bytes::from_static(why)).to_bytes());
+        match GroupRequest::from_bytes(request.command.clone()) {
+            Ok(GroupRequest {
+                asked: Manage::Roster(_) | Manage::AutoRoster(_) | Manage::ShowRoster,
+                ..
+            }) => refused(NO_ROSTERS),
+            Ok(GroupRequest { group, asked: manage }) if group.index() < self.groups.len() => {
                 request.command = manage.to_bytes();
                 Ok(group)
             }
-            Ok(_) | Err(_) => Err(Managed::Refused(Bytes::from_static(FIXED)).to_bytes()),
+            Ok(_) | Err(_) => refused(NO_GROUP),
         }
     }
 
@@ -133,9 +135,9 @@ impl GroupsProcess {
             }
             all.replies.append(replies);
             all.facts.extend(facts.drain(..).map(|(_, fact)| (group, fact)));
-            // All have the same, and keep them.
-            all.members.0 = members.0.take().or(all.members.0.take());
-            all.members.1 = members.1.take().or(all.members.1.take());
+            let own = |(_, said)| (group, said);
+            all.members.0.extend(std::mem::take(&mut members.0).into_iter().map(own));
+            all.members.1.extend(std::mem::take(&mut members.1).into_iter().map(own));
             all.request_marks.append(request_marks);
             // Slots of several groups have the same numbers: nobody could tell whose stage was slow.
             slot_marks.clear();

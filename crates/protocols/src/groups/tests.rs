@@ -251,6 +251,7 @@ fn a_setting_is_taken_by_the_groups_that_know_it_and_refused_if_none_does() {
     let can = groups.capabilities();
     assert!(!can.total_order && !can.membership && !can.rejoin && !can.rosters);
     assert!(Groups::parse(named("epaxos"), "3", None).unwrap().capabilities().rejoin);
+    assert!(Groups::parse(named("raft"), "a-m=crossword,n-z", None).unwrap().capabilities().membership);
 }
 
 #[test]

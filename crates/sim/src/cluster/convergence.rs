@@ -3,18 +3,17 @@
 use std::collections::BTreeMap;
 
 use quorate_check::Checker;
-use quorate_core::{GroupId, NodeId};
+use quorate_core::NodeId;
 
 use super::Cluster;
 use super::impairments::{host_of, node};
 
 impl Cluster {
-    /// Who is to be whole in the end: those who count then. Learners owe nothing, and neither do those who left or
-    /// are impaired. Of two who do not reach each other one may be left behind while the other leads, which may be
-    /// slow: either set will do.
-    fn owing(&self) -> Vec<Vec<usize>> {
-        // Of several groups, none changes.
-        let members = match self.logs[GroupId::FIRST.index()].group() {
+    /// Who is to be whole in a group in the end: those who count then. Learners owe nothing, and neither do those who
+    /// left or are impaired. Of two who do not reach each other one may be left behind while the other leads, which may
+    /// be slow: either set will do.
+    fn owing(&self, group: usize) -> Vec<Vec<usize>> {
+        let members = match self.logs[group].group() {
             Some(group) => group.voters.union(group.outgoing),
             None => self.members,
         };
@@ -35,9 +34,9 @@ impl Cluster {
     /// Whether in each group the states of those who are to be whole are alike, and nothing is left that they have to
     /// learn from each other. Nobody owes anything where all who count in the end are gone or slow.
     pub fn has_converged(&mut self) -> bool {
-        let owing = self.owing();
+        let owing: Vec<_> = (0..self.panels.len()).map(|group| self.owing(group)).collect();
         let mut states = BTreeMap::new();
-        for host in owing.iter().flatten() {
+        for host in owing.iter().flatten().flatten() {
             if !states.contains_key(host) {
                 states.insert(*host, self.compare_states(*host));
             }
@@ -47,7 +46,7 @@ impl Cluster {
             let is_alike = |hosts: &[usize]| {
                 hosts.iter().all(|host| state(host).is_some() && state(host) == state(&hosts[0]))
             };
-            owing.iter().any(|hosts| is_alike(hosts) && self.is_settled(group, hosts))
+            owing[group].iter().any(|hosts| is_alike(hosts) && self.is_settled(group, hosts))
         })
     }
 
@@ -57,8 +56,8 @@ impl Cluster {
 
     /// Lets the checkers look at what those who are to be whole have; with `lost`, nobody is.
     pub fn finish_checks(&mut self, lost: bool) {
-        let owing = if lost { vec![Vec::new()] } else { self.owing() };
         for group in 0..self.panels.len() {
+            let owing = if lost { vec![Vec::new()] } else { self.owing(group) };
             let settled = owing.iter().find(|hosts| self.is_settled(group, hosts));
             let applied = self.applied(group, settled.unwrap_or(&owing[0]));
             let result = self.panels[group].finish(self.now, &applied);

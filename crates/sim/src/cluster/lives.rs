@@ -25,8 +25,8 @@ impl Cluster {
             (other, memory.and_then(|memory| memory.peers.get(&node(host)).cloned()))
         };
         let met = voters.without(node(host)).iter().filter(|_| meets).map(remembered).collect();
-        let entry =
-            Some(Entry { voters, settings, longest, met }).filter(|_| self.can.diskless != Diskless::All);
+        let entry = Some(Entry { voters, groups: self.panels.len(), settings, longest, met })
+            .filter(|_| self.can.diskless != Diskless::All);
         let configs = self.configs_of(host);
         if let Err(what) = self.hosts[host].start(self.now, configs, entry) {
             self.fail("disk", what);

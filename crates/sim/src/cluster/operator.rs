@@ -25,17 +25,39 @@ const OPERATORS: u64 = 0xffff;
 /// See the file comment.
 #[derive(Debug)]
 pub(crate) struct Operator {
-    /// All that could be in the group.
+    /// All that could be in a group.
     nodes: NodeSet,
-    voters: NodeSet,
-    learners: NodeSet,
+    /// Who is in each group, as far as it knows.
+    groups: Vec<Believed>,
     asked: u64,
     waiting: BTreeMap<RequestId, Order>,
+}
+
+/// Who is in a group, by the answers of its replicas.
+#[derive(Clone, Copy, Debug)]
+struct Believed {
+    voters: NodeSet,
+    learners: NodeSet,
+}
+
+impl Believed {
+    fn all(self) -> NodeSet {
+        self.voters.union(self.learners)
+    }
+
+    /// Its voters if this and nothing else is carried out.
+    fn voters_after(self, manage: &Manage) -> NodeSet {
+        let Manage::Change { voters, learners, remove } = manage else { return self.voters };
+        let gone: NodeSet = learners.keys().copied().chain(remove.iter()).collect();
+        let stay = self.voters.iter().filter(|node| !gone.contains(*node));
+        stay.chain(voters.keys().copied()).collect()
+    }
 }
 
 /// A request under way.
 #[derive(Debug)]
 struct Order {
+    group: GroupId,
     manage: Manage,
     /// The host that it was asked at, and that host's epoch then.
     host: usize,
@@ -45,16 +67,28 @@ struct Order {
 }
 
 impl Operator {
-    /// Of a group of these members, which could have all of `nodes`.
-    pub fn new(members: NodeSet, nodes: NodeSet) -> Operator {
-        Operator { nodes, voters: members, learners: NodeSet::EMPTY, asked: 0, waiting: BTreeMap::new() }
+    /// Of so many groups of these members, which could have all of `nodes`.
+    pub fn new(members: NodeSet, nodes: NodeSet, groups: usize) -> Operator {
+        let groups = vec![Believed { voters: members, learners: NodeSet::EMPTY }; groups];
+        Operator { nodes, groups, asked: 0, waiting: BTreeMap::new() }
     }
 
-    fn transfer(&self, random: &mut Random) -> Manage {
+    fn of(&self, group: GroupId) -> Believed {
+        self.groups[group.index()]
+    }
+
+    fn draw_group(&self, random: &mut Random) -> GroupId {
+        match self.groups.len() as u64 {
+            1 => GroupId::FIRST,
+            groups => GroupId::at(random.range(0..groups) as usize),
+        }
+    }
+
+    fn transfer(&self, group: GroupId, random: &mut Random) -> Manage {
         let to = match random.chance(0.3) {
             true => None,
             // Mostly one that can.
-            false => pick(if random.chance(0.8) { self.voters } else { self.nodes }, random),
+            false => pick(if random.chance(0.8) { self.of(group).voters } else { self.nodes }, random),
         };
         Manage::Transfer { to }
     }
@@ -83,9 +117,10 @@ impl Operator {
     }
 
     /// A change that makes sense as far as it knows, and now and then one that does not.
-    fn change(&self, random: &mut Random) -> Manage {
-        let Operator { nodes, voters, learners, .. } = *self;
-        let outside: NodeSet = nodes.iter().filter(|node| !voters.union(learners).contains(*node)).collect();
+    fn change(&self, group: GroupId, random: &mut Random) -> Manage {
+        let believed = self.of(group);
+        let Believed { voters, learners } = believed;
+        let outside: NodeSet = self.nodes.iter().filter(|node| !believed.all().contains(*node)).collect();
         let mut change = Change::default();
         match random.range(0..16) {
             0..4 => change.voters.extend(pick(outside, random)),
@@ -105,13 +140,13 @@ impl Operator {
             _ => {}
         }
         if change.is_empty() {
-            change = self.upheaval(random);
+            change = self.upheaval(voters, random);
         }
-        change.manage(voters.union(learners), random)
+        change.manage(believed.all(), random)
     }
 
     /// Any node may become anything.
-    fn upheaval(&self, random: &mut Random) -> Change {
+    fn upheaval(&self, voters: NodeSet, random: &mut Random) -> Change {
         let mut change = Change::default();
         for node in self.nodes.iter() {
             match random.range(0..6) {
@@ -122,34 +157,27 @@ impl Operator {
             }
         }
         let stays = |node: &NodeId| !change.learners.contains(node) && !change.remove.contains(node);
-        if change.voters.is_empty() && !self.voters.iter().any(|node| stays(&node)) {
+        if change.voters.is_empty() && !voters.iter().any(|node| stays(&node)) {
             change.voters.append(&mut change.remove);
             change.voters.append(&mut change.learners);
         }
         change
     }
 
-    /// The voters of the group if this and nothing else is carried out.
-    fn voters_after(&self, manage: &Manage) -> NodeSet {
-        let Manage::Change { voters, learners, remove } = manage else { return self.voters };
-        let gone: NodeSet = learners.keys().copied().chain(remove.iter()).collect();
-        let stay = self.voters.iter().filter(|node| !gone.contains(*node));
-        stay.chain(voters.keys().copied()).collect()
-    }
-
     /// The voters of each group that the orders under way may lead to.
     pub fn prospects(&self) -> impl Iterator<Item = NodeSet> {
-        self.waiting.values().map(|order| self.voters_after(&order.manage))
+        self.waiting.values().map(|order| self.of(order.group).voters_after(&order.manage))
     }
 
-    fn on_done(&mut self, manage: &Manage) {
+    fn on_done(&mut self, group: GroupId, manage: &Manage) {
         let Manage::Change { voters, learners, remove } = manage else { return };
+        let believed = &mut self.groups[group.index()];
         for node in voters.keys().chain(learners.keys()).copied().chain(remove.iter()) {
-            self.voters.remove(node);
-            self.learners.remove(node);
+            believed.voters.remove(node);
+            believed.learners.remove(node);
         }
-        self.voters = self.voters.union(voters.keys().copied().collect());
-        self.learners = self.learners.union(learners.keys().copied().collect());
+        believed.voters = believed.voters.union(voters.keys().copied().collect());
+        believed.learners = believed.learners.union(learners.keys().copied().collect());
     }
 }
 
@@ -195,55 +223,65 @@ impl Cluster {
     /// drawn from `seed`.
     pub(super) fn manage(&mut self, kind: Kind, host: usize, seed: u64) {
         let mut random = Random::new(seed);
-        let mut manage = self.draw_manage(kind, &mut random);
-        self.manage_at(kind, host, manage.clone(), &mut random);
+        let group = self.operator.draw_group(&mut random);
+        let mut manage = self.draw_manage(kind, group, &mut random);
+        self.manage_at(kind, host, (group, manage.clone()), &mut random);
         if random.chance(0.25) {
             // Twice at once: the same again, or another.
             if random.chance(0.6) {
-                manage = self.draw_manage(kind, &mut random);
+                manage = self.draw_manage(kind, group, &mut random);
             }
             let other = random.range(0..self.hosts.len() as u64) as usize;
-            self.manage_at(kind, other, manage, &mut random);
+            self.manage_at(kind, other, (group, manage), &mut random);
         }
     }
 
     /// Whoever can see that a member is gone does not make the group depend on it.
-    fn manage_at(&mut self, kind: Kind, host: usize, manage: Manage, random: &mut Random) {
-        let voters = self.operator.voters_after(&manage);
+    fn manage_at(&mut self, kind: Kind, host: usize, asked: (GroupId, Manage), random: &mut Random) {
+        let (group, manage) = &asked;
+        let voters = self.operator.of(*group).voters_after(manage);
         let changes = matches!(manage, Manage::Change { .. });
-        if (!changes || self.outlasts(voters, self.impaired())) && self.order(host, manage, random) {
+        if (!changes || self.outlasts(voters, self.impaired())) && self.order(host, asked, random) {
             self.counts.add(kind);
         }
     }
 
-    /// A member was refused, and its log says what to do: the operator adds another node in its place, and asks again
-    /// until that is done.
+    /// A member was refused, and its log says what to do: the operator adds another node in its place in each group,
+    /// and asks again until that is done.
     pub(super) fn replace_member(&mut self, host: usize) {
-        let Operator { nodes, voters, learners, .. } = self.operator;
-        let taken = voters.union(learners).union(self.impaired());
-        let new = nodes.iter().find(|new| !taken.contains(*new));
-        let (Some(new), true) = (new, voters.contains(node(host)) && !self.healed) else { return };
-        let manage = Manage::Change {
-            voters: [(new, format!("{new:?}"))].into(),
-            learners: Default::default(),
-            remove: [node(host)].into_iter().collect(),
-        };
-        let mut random = self.random.fork();
-        let at = random.range(0..self.hosts.len() as u64) as usize;
-        self.order(at, manage, &mut random);
-        self.queue.push(self.now + SECOND, Event::Replace { host });
+        let mut is_asked = false;
+        for index in 0..self.operator.groups.len() {
+            let group = GroupId::at(index);
+            let believed = self.operator.of(group);
+            let taken = believed.all().union(self.impaired());
+            let new = self.operator.nodes.iter().find(|new| !taken.contains(*new));
+            let is_in = believed.voters.contains(node(host));
+            let (Some(new), true) = (new, is_in && !self.healed) else { continue };
+            let manage = Manage::Change {
+                voters: [(new, format!("{new:?}"))].into(),
+                learners: Default::default(),
+                remove: [node(host)].into_iter().collect(),
+            };
+            let mut random = self.random.fork();
+            let at = random.range(0..self.hosts.len() as u64) as usize;
+            self.order(at, (group, manage), &mut random);
+            is_asked = true;
+        }
+        if is_asked {
+            self.queue.push(self.now + SECOND, Event::Replace { host });
+        }
     }
 
-    fn draw_manage(&self, kind: Kind, random: &mut Random) -> Manage {
+    fn draw_manage(&self, kind: Kind, group: GroupId, random: &mut Random) -> Manage {
         match kind {
-            Kind::Transfers => self.operator.transfer(random),
+            Kind::Transfers => self.operator.transfer(group, random),
             Kind::RosterChanges => self.operator.roster(random),
-            _ => self.operator.change(random),
+            _ => self.operator.change(group, random),
         }
     }
 
     /// Asks the first host from this one on that serves clients; false if none does.
-    fn order(&mut self, host: usize, manage: Manage, random: &mut Random) -> bool {
+    fn order(&mut self, host: usize, (group, manage): (GroupId, Manage), random: &mut Random) -> bool {
         let listens = |host: &usize| self.hosts[*host].life.as_ref().is_some_and(|life| !life.draining);
         let hosts = self.hosts.len();
         let Some(host) = (host..hosts).chain(0..host).find(listens) else { return false };
@@ -253,13 +291,13 @@ impl Cluster {
         let at = &self.hosts[host];
         let deadline = at.instant(self.now).now + Duration::from_nanos(patience);
         let give_up = at.clock.true_time(at.incarnation, deadline);
-        self.trace.line(self.now, "fault", || format!("operator asks {:x} at {at}: {manage:?}", id.0));
-        let command = match self.panels.len() as u64 {
+        self.trace.line(self.now, "fault", || match self.panels.len() {
+            1 => format!("operator asks {:x} at {at}: {manage:?}", id.0),
+            _ => format!("operator asks {:x} at {at}: {group}:{manage:?}", id.0),
+        });
+        let command = match self.panels.len() {
             1 => manage.to_bytes(),
-            groups => {
-                let group = GroupId::at(random.range(0..groups) as usize);
-                GroupRequest { group, asked: manage.clone() }.to_bytes()
-            }
+            _ => GroupRequest { group, asked: manage.clone() }.to_bytes(),
         };
         let request = Request {
             // A connection for each request.
@@ -269,7 +307,7 @@ impl Cluster {
             deadline,
             after: 0,
         };
-        self.operator.waiting.insert(id, Order { manage, host, epoch: at.epoch, deadline: give_up });
+        self.operator.waiting.insert(id, Order { group, manage, host, epoch: at.epoch, deadline: give_up });
         self.queue.push(give_up + SECOND, Event::Forget(id));
         let life = self.hosts[host].life.as_mut().expect("somebody listens");
         life.inbox.push_back(Input::Request(id, request));
@@ -286,7 +324,7 @@ impl Cluster {
             && let Outcome::Done(bytes) = outcome
         {
             match Managed::from_bytes(bytes.clone()) {
-                Ok(Managed::Done) => self.operator.on_done(&order.manage),
+                Ok(Managed::Done) => self.operator.on_done(order.group, &order.manage),
                 Ok(Managed::Refused(_) | Managed::UnderWay(_) | Managed::Roster { .. }) => {}
                 Err(error) => self.fail("reply", format!("an operator's reply cannot be read: {error}")),
             }
@@ -316,10 +354,10 @@ mod tests {
     #[test]
     fn changes_make_sense_to_whom_the_operator_knows() {
         let mut random = Random::new(1);
-        let mut operator = Operator::new(set(1..4), set(1..6));
+        let mut operator = Operator::new(set(1..4), set(1..6), 1);
         let (mut sizes, mut several, mut idle) = ([0; 6], 0, 0);
         for _ in 0..2000 {
-            let change = operator.change(&mut random);
+            let change = operator.change(GroupId::FIRST, &mut random);
             assert_eq!(Manage::from_bytes(change.to_bytes()).unwrap(), change);
             if change == Manage::CancelChange {
                 continue;
@@ -330,10 +368,11 @@ mod tests {
             let named = voters.len() + learners.len() + remove.len();
             several += u64::from(named > 2);
             idle += u64::from(named == 0);
-            operator.on_done(&change);
-            assert!(!operator.voters.is_empty(), "{change:?}");
-            assert!(operator.voters.intersection(operator.learners).is_empty());
-            sizes[operator.voters.len()] += 1;
+            operator.on_done(GroupId::FIRST, &change);
+            let Believed { voters, learners } = operator.of(GroupId::FIRST);
+            assert!(!voters.is_empty(), "{change:?}");
+            assert!(voters.intersection(learners).is_empty());
+            sizes[voters.len()] += 1;
         }
         assert!(sizes[1..].iter().all(|times| *times > 50), "{sizes:?}");
         assert!(several > 100 && idle < 500, "{several} {idle}");

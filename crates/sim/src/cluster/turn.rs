@@ -170,10 +170,14 @@ impl Cluster {
         let Life { process, guard, .. } = life;
         // Links are there already.
         let (members, _) = std::mem::take(&mut process.effects().members);
-        if let (Some(members), Some(node)) = (members, *node) {
-            self.trace.line(self.now, ProcessId::Replica(node), || format!("members {members:?}"));
+        for (group, members) in members {
+            let node = node.expect("it has a replica");
+            self.trace.line(self.now, ProcessId::Replica(node), || match self.panels.len() {
+                1 => format!("members {members:?}"),
+                _ => format!("members {group}:{members:?}"),
+            });
             if let Some(guard) = guard {
-                guard.admission.set_group(members.version, members.voters(), members.all());
+                guard.admission.set_group(group, (&members).into());
             }
         }
         let mut facts = std::mem::take(&mut process.effects().facts);

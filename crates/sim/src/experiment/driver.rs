@@ -260,7 +260,7 @@ impl<'a> Driver<'a> {
         let Some(life) = &mut self.hosts[host].life else { return };
         let Effects { members, facts, .. } = life.process.effects();
         // Links are there already.
-        *members = (None, None);
+        *members = Default::default();
         let Some(node) = NodeId::new(host as u64 + 1) else { return };
         for (_, fact) in facts.drain(..) {
             match fact {

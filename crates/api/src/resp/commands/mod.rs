@@ -17,6 +17,7 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use bytes::Bytes;
+use quorate_core::Manage;
 use quorate_node::frontend::NodeView;
 use quorate_store::{Command, Key};
 
@@ -56,6 +57,8 @@ pub(super) enum Step {
     /// The group is to be asked for this: an encoded [`Manage`](quorate_core::Manage), or of one of several groups
     /// ([`GroupRequest`](quorate_core::GroupRequest)).
     Manage(Bytes),
+    /// Each of several groups is to be asked for this change of its members.
+    ChangeEach(Manage),
     /// The reply is written.
     Answered,
     /// The reply is written, and the connection ends after it.

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use quorate_core::{
-    Consistency, GroupId, GroupRequest, Manage, NodeId, NodeSet, REJOINING, Range, Roster, Wire,
+    Consistency, FeatureLevel, GroupId, GroupRequest, Manage, Members, NodeId, NodeSet, REJOINING, Range,
+    Roster, Wire,
 };
 use quorate_node::config::check_address;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::server::level_of;
 use super::*;
 use crate::status;
 
@@ -111,18 +113,30 @@ fn member(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     }
     let change = if cancels { Manage::CancelChange } else { change(args.from(2))? };
     if !call.node.can_regroup() {
-        return Err(fixed(call, "ERR this protocol does not change its group while it runs; raft does"));
+        return Err(fixed(
+            call,
+            "ERR this protocol does not change its group while it runs; raft does",
+            "ERR one of the groups (--groups) has a protocol that does not change its members while it runs",
+        ));
     }
     // Who is in the group only its leader knows: this node may lag, or have left.
-    Ok(Step::Manage(change.to_bytes()))
+    if call.limits().key_scope.groups().is_none() {
+        return Ok(Step::Manage(change.to_bytes()));
+    }
+    let needed = FeatureLevel::MEMBERS_OF_GROUPS;
+    match level_of(call.node) {
+        Some(level) if level >= needed => Ok(Step::ChangeEach(change)),
+        _ => Err(format!(
+            "ERR with several groups (--groups) changes of members need feature level {needed}: once all members run \
+             a version that knows it, CONFIG SET feature-level {needed}"
+        )
+        .into()),
+    }
 }
 
 /// Why nothing can be changed: what is said of a protocol alone, or of several groups.
-fn fixed(call: &Call<'_, '_>, alone: &'static str) -> Fault {
-    match call.limits().key_scope.groups() {
-        Some(_) => "ERR the members and rosters of several groups (--groups) cannot be changed yet".into(),
-        None => alone.into(),
-    }
+fn fixed(call: &Call<'_, '_>, alone: &'static str, groups: &'static str) -> Fault {
+    if call.limits().key_scope.groups().is_some() { groups.into() } else { alone.into() }
 }
 
 /// `[ID] [GROUP NUMBER]`; the group where there are several.
@@ -165,7 +179,11 @@ const ROSTER: &str = "ERR write SHOW, AUTO ON, AUTO OFF, or SET with LEADER ID a
 /// `SHOW`, `AUTO ON|OFF`, or `SET` with clauses that are one roster together.
 fn roster(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     if !call.node.has_roster() {
-        return Err(fixed(call, "ERR in this protocol nobody chooses who serves reads; there is no roster"));
+        return Err(fixed(
+            call,
+            "ERR in this protocol nobody chooses who serves reads; there is no roster",
+            "ERR the rosters of several groups (--groups) cannot be changed yet",
+        ));
     }
     let words: Vec<&[u8]> = args.from(2).collect();
     let manage = match words[..] {
@@ -280,15 +298,34 @@ fn list(call: &mut Call<'_, '_>) -> Result<Step, Fault> {
         .nodes
         .iter()
         .map(|(node, member)| json!({ "id": node.get(), "address": member.address, "voter": member.voter }));
-    let text = json!({
+    let mut text = json!({
         "version": group.version,
         "members": members.collect::<Vec<_>>(),
         "leader": call.node.status().leader.map(NodeId::get),
         "node": fact("node_id").and_then(|id| id.parse::<u8>().ok()),
         "membership": fact("membership"),
     });
+    if let Some(groups) = groups(call) {
+        text["groups"] = groups.into();
+    }
     call.reply.bulk(text.to_string().as_bytes());
     Ok(Step::Answered)
+}
+
+/// Where the keys are divided: the members of each group, which differ while one has changed and another has not yet.
+fn groups(call: &Call<'_, '_>) -> Option<Vec<Value>> {
+    call.limits().key_scope.groups()?;
+    let group = |(number, members): (u8, Members)| {
+        let ids = |nodes: NodeSet| nodes.iter().map(NodeId::get).collect::<Vec<_>>();
+        let learners = members.all().difference(members.voters());
+        json!({
+            "group": number,
+            "version": members.version,
+            "voters": ids(members.voters()),
+            "learners": ids(learners),
+        })
+    };
+    Some((1..).zip(call.node.members_of_groups()).map(group).collect())
 }
 
 /// One JSON object: what `quorate status` shows.

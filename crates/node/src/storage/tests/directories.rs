@@ -138,7 +138,7 @@ fn a_directory_is_marked_with_the_level_of_its_group_and_refused_where_that_is_n
         raise(&mut opened.mark, FeatureLevel::FIRST);
         let marked = identity();
         let lines = format!("format = 4\ncluster = {:016x}\n", options.cluster);
-        assert!(marked.contains(&lines) && marked.contains("\nlevel = 2\n"), "{marked}");
+        assert!(marked.contains(&lines) && marked.contains("\nlevel = 3\n"), "{marked}");
         opened.log.append([Bytes::from_static(b"after")]);
         drop(opened);
         // It is the same directory still: what was written under the former level is read.
@@ -151,11 +151,11 @@ fn a_directory_is_marked_with_the_level_of_its_group_and_refused_where_that_is_n
         drop(opened);
         let marked = identity();
         let error = open_quietly(&options).unwrap_err().to_string();
-        let words = ["belongs to a group at feature level 3", "knows levels up to 2: start the version"];
+        let words = ["belongs to a group at feature level 4", "knows levels up to 3: start the version"];
         assert!(words.iter().all(|words| error.contains(words)), "{error}");
         assert_eq!(identity(), marked, "it stays as it is");
         for wrong in ["level = 0", "level = 1", "level = x", "level = 70000"] {
-            std::fs::write(&path, marked.replace("level = 3", wrong)).unwrap();
+            std::fs::write(&path, marked.replace("level = 4", wrong)).unwrap();
             assert!(matches!(open_quietly(&options), Err(StorageError::Corrupt { .. })), "{wrong}");
         }
     }
