@@ -36,7 +36,7 @@ caught! { "bodega",
     // A responder whose disk hangs, and which goes on answering renewals, holds up writes.
     exclusion_by_silence_only: "laggards/silence-only", under "hung-disks", at 1;
     a_leader_that_looks_at_votes_only_while_its_disk_confirms_no_exclusion: "laggards/votes-only",
-        of 5, under "all,hung-disks,-full-disks", at 1345;
+        of 5, under "all,hung-disks,-full-disks", at 1442;
     a_leader_whose_disk_hangs_and_who_stays_until_a_majority_has_better_ones: "laggards/as-a-majority",
         under "all,hung-disks", at 327;
     // What must be durable.

@@ -14,8 +14,9 @@ caught! { "craft",
         "craft/drop-with-too-few-answers", of 5, under "all", at 19;
     an_entry_that_is_executed_without_its_value: "log/partial-executed", of 5, under "all";
     a_candidate_whose_own_vote_is_not_durable: "now/Vote", of 5, at 1229;
-    a_vote_that_is_given_before_it_is_durable: "now/VoteReply" with RESTLESS, of 5, at 74;
-    an_entry_that_is_acknowledged_before_it_is_durable: "now/AppendReply", of 5, under "all", at 31;
+    a_vote_that_is_given_before_it_is_durable: "now/VoteReply" with RESTLESS,
+        under "crashes,slow-disks,loss,reordering,partitions", at 33;
+    an_entry_that_is_acknowledged_before_it_is_durable: "now/AppendReply", of 5, under "all", at 49;
     a_shard_that_is_acknowledged_before_it_is_durable: "now/PartialReply", of 5, under "all", at 50;
 }
 

@@ -6,7 +6,7 @@ caught! { "craq",
     a_dirty_key_that_is_answered: "craq/dirty-key", at 2;
     writes_of_entries_that_were_replaced: "craq/writes-that-are-gone" with RESTLESS, at 6;
     a_lease_of_a_middle_that_outlives_its_epoch: "epochs/promise-while-leased";
-    an_entry_that_goes_on_before_it_is_durable: "now/Stored" with RESTLESS, at 62;
+    an_entry_that_goes_on_before_it_is_durable: "now/Stored" with RESTLESS, at 79;
     a_promise_that_is_given_before_it_is_durable: "now/Promise" with RESTLESS, at 46;
     a_ballot_that_is_prepared_before_it_is_durable: "now/Prepare" with RESTLESS, at 90;
     // Who is left out of a chain.

@@ -20,7 +20,7 @@ caught! { "multipaxos",
     // Ballots and slots.
     a_leader_that_does_not_record_its_own_repeated_proposal: "paxos/no-own-revote", at 1;
     a_commit_notice_that_covers_votes_of_other_ballots: "slots/commit-across-ballots", at 14;
-    a_hole_that_is_not_filled: "slots/no-noop" with RESTLESS, at 1425;
+    a_hole_that_is_not_filled: "slots/no-noop" with RESTLESS, at 701;
     // Promises come in many parts, and candidates give up in the middle.
     parts_of_a_promise_that_are_no_progress: "paxos/parts-are-no-progress" with PARTS, at 82;
     // Changes of the group.
@@ -35,7 +35,7 @@ caught! { "multipaxos",
     // State and disk.
     a_snapshot_without_the_session_table: "snapshot/no-sessions";
     a_duplicate_that_is_executed_again_because_its_reply_is_not_retained:
-        "sessions/not-retained-executes-again" with RESTLESS;
+        "sessions/not-retained-executes-again" with RESTLESS, at 128;
     a_part_that_is_executed_without_those_before: "parts/alone" with &["value.part=8"];
     a_snapshot_without_the_parts_of_a_write: "snapshot/no-parts" with CUT, at 4;
     a_torn_record_that_is_accepted: "disk/torn-record-accepted", at 20;
@@ -230,5 +230,5 @@ fn a_candidate_that_goes_from_ballot_to_ballot_though_its_disk_hangs() {
 
 #[test]
 fn votes_that_are_told_again_while_they_are_on_their_way() {
-    crate::assert_stands_still("multipaxos", "paxos/tell-again", 5, 25);
+    crate::assert_stands_still("multipaxos", "paxos/tell-again", 5, 39);
 }
