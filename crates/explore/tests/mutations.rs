@@ -13,9 +13,9 @@ fn tiny(settings: &[&str]) -> Bounds {
     Bounds { ballots: 1, writes: 1, reads: 1, settings, ..Bounds::default() }
 }
 
-/// Through the log, without leases, with a crash.
+/// Through the log, without leases, with a crash and few delays.
 fn crash() -> Bounds {
-    Bounds { ballots: 2, writes: 2, reads: 0, failures: 1, ..tiny(&["reads=log"]) }
+    Bounds { ballots: 2, writes: 2, reads: 0, failures: 1, delays: Some(2), ..tiny(&["reads=log"]) }
 }
 
 /// An operator makes the third replica the only responder.
@@ -65,7 +65,7 @@ fn responders_of_one_key_of_a_batch_only() {
 /// Two writes, of which the new responder knows the first, and its grantor the second.
 #[test]
 fn a_threshold_that_is_the_first_hole() {
-    let holes = Bounds { writes: 2, wakes: 1, facts: true, ..change() };
+    let holes = Bounds { writes: 2, wakes: 1, facts: true, delays: Some(2), ..change() };
     assert_found("bodega", "paxos/threshold-at-the-first-hole", &holes, "linearizability");
 }
 
