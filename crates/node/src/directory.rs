@@ -180,9 +180,9 @@ impl Directory {
         self.standing_among(&self.group())
     }
 
-    /// What it is to the first group, which has the users.
-    pub(crate) fn standing_in_first(&self) -> Standing {
-        self.standing_among(self.newest().next().expect("a process has a group"))
+    /// What it is to one of them.
+    pub(crate) fn standing_in(&self, group: GroupId) -> Standing {
+        self.standing_among(self.groups[group.index()].newest().unwrap_or(&self.initial))
     }
 
     fn standing_among(&self, members: &Members) -> Standing {
@@ -309,8 +309,8 @@ mod tests {
         // It leaves one group after the other.
         directory.learn(members(8, &[(1, ""), (2, "")]), BTreeMap::new());
         assert_eq!(
-            (directory.standing(), directory.standing_in_first()),
-            (Standing::Learner, Standing::Left)
+            (directory.standing(), [1, 2].map(|group| directory.standing_in(GroupId::new(group).unwrap()))),
+            (Standing::Learner, [Standing::Left, Standing::Learner])
         );
         directory.learn(members_of(2, 6, &[(1, ""), (2, "")]), BTreeMap::new());
         assert_eq!(shown(&directory), ("1=a:1,2=a:2".to_owned(), 14, Standing::Left));

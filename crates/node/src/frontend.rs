@@ -175,6 +175,12 @@ pub trait NodeView {
     fn is_member(&self) -> bool {
         self.has_state()
     }
+    /// The same of one of several groups (`--groups`): while they change their members, a node may be in some of them
+    /// only.
+    fn is_member_of(&self, group: GroupId) -> bool {
+        let _ = group;
+        self.is_member()
+    }
     /// Whether all writes are executed in one order, so that a slot tells what this node's state shows.
     fn has_total_order(&self) -> bool;
     /// What holds of replies to reads that do not say themselves what they may miss.

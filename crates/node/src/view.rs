@@ -84,7 +84,11 @@ impl NodeView for View<'_> {
     }
 
     fn is_member(&self) -> bool {
-        let standing = self.machines.directory.standing_in_first();
+        self.is_member_of(GroupId::FIRST)
+    }
+
+    fn is_member_of(&self, group: GroupId) -> bool {
+        let standing = self.machines.directory.standing_in(group);
         self.has_state() && matches!(standing, Standing::Voter | Standing::Learner)
     }
 
@@ -191,11 +195,12 @@ impl NodeView for View<'_> {
         // The status takes a while: it is looked at where it matters.
         let replaces = self.transport.guard().is_some_and(Guard::replaces);
         let now = || (self.machines.status().role, self.machines.applied());
-        self.machines.has_replica() && tell_users(self.machines.directory.standing_in_first(), replaces, now)
+        self.machines.has_replica()
+            && tell_users(self.machines.directory.standing_in(GroupId::FIRST), replaces, now)
     }
 
     fn catches_up(&self) -> bool {
-        self.machines.directory.standing_in_first() != Standing::Voter
+        self.machines.directory.standing_in(GroupId::FIRST) != Standing::Voter
     }
 
     fn note_denial(&self, reason: &'static str, user: &str, command: &'static str) {

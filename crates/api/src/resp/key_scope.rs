@@ -35,6 +35,12 @@ impl KeyScope {
         self.groups.as_ref()
     }
 
+    /// Whose an encoded command is, or one that names its group: the first one's, if nobody's.
+    pub(super) fn group_of(&self, asked: &Bytes) -> GroupId {
+        let routed = self.groups.as_ref().and_then(|groups| groups.partition.route(asked));
+        routed.map_or(GroupId::FIRST, |(group, _)| group)
+    }
+
     /// What a client is told whose command has keys that no command may have together.
     pub(super) fn refusal(&self, name: &str, command: &Command) -> Option<String> {
         let group = match &self.groups {

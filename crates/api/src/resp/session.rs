@@ -28,7 +28,7 @@ use super::acl::{self, Identity};
 use super::all_groups::{ChangeOfEach, ScatterGather};
 use super::commands::transactions::{EXEC, abort, is_immediate};
 use super::commands::{Call, Fault, Spec, Step, find, named};
-use super::key_scope::KeyGroups;
+use super::key_scope::{KeyGroups, KeyScope};
 use super::reply::Writer;
 use super::request::{Args, Parser, Refusal, Taken, Word};
 use super::shape::{Shape, Surroundings};
@@ -626,7 +626,7 @@ impl Session {
             || changes_users && context.node.has_ordered_users();
         let is_free = access == Access::Read && !misses_nothing;
         if is_free
-            && self.reads_own_state(context)
+            && self.reads_own_state(&command, &shared.limits.key_scope, context)
             && let Some(reply) = context.node.read(&command)
         {
             return self.settle(ticket, Outcome::Done(reply), shared, context);
@@ -650,12 +650,12 @@ impl Session {
     }
 
     /// Whether the node's own state answers reads: it is to show all that the connection was told of, or to be read as
-    /// it is. Where the node is no member, the members answer.
-    fn reads_own_state(&mut self, context: &SessionContext<'_>) -> bool {
+    /// it is. Where the node is no member of the group that has the keys, the members answer.
+    fn reads_own_state(&mut self, command: &Bytes, scope: &KeyScope, context: &SessionContext<'_>) -> bool {
         let state = &mut self.state;
         match state.read_mode {
             ReadMode::Linearizable | ReadMode::Bounded(_) => return false,
-            _ if !context.node.is_member() => return false,
+            _ if !context.node.is_member_of(scope.group_of(command)) => return false,
             ReadMode::Local => return true,
             ReadMode::Sequential => {}
         }

@@ -45,6 +45,8 @@ pub struct Node {
     pub consistency: Consistency,
     /// Whether it is a member of the group.
     pub is_member: bool,
+    /// A group that it is no member of, where there are several.
+    pub outside: Option<GroupId>,
 }
 
 /// A connection to it.
@@ -76,6 +78,7 @@ struct View<'a> {
     known_levels: &'a Option<BTreeMap<NodeId, FeatureLevel>>,
     consistency: Consistency,
     is_member: bool,
+    outside: Option<GroupId>,
 }
 
 /// Where clients connect from.
@@ -94,6 +97,9 @@ impl NodeView for View<'_> {
     }
     fn is_member(&self) -> bool {
         self.is_member
+    }
+    fn is_member_of(&self, group: GroupId) -> bool {
+        self.is_member && self.outside != Some(group)
     }
     fn consistency(&self) -> Consistency {
         self.consistency
@@ -187,6 +193,7 @@ impl Node {
             known_levels: None,
             consistency: Consistency::Linearizable,
             is_member: true,
+            outside: None,
         }
     }
 
@@ -217,6 +224,7 @@ impl Node {
                 known_levels: &self.known_levels,
                 consistency: self.consistency,
                 is_member: self.is_member,
+                outside: self.outside,
             },
         };
         let session = self.resp.open(self.connections, Some(CLIENT.parse().unwrap()), &mut context);
@@ -327,6 +335,7 @@ impl Node {
                 known_levels: &self.known_levels,
                 consistency: self.consistency,
                 is_member: self.is_member,
+                outside: self.outside,
             },
         };
         call(&mut self.resp, &mut connection.session, &mut connection.input, &mut context);

@@ -1,8 +1,10 @@
 //! Where reads are served in each mode, and what waits for what there.
 
-use quorate_api::resp::{Limits, ReadMode};
-use quorate_core::{Access, Consistency, Outcome, Staleness, Wire};
-use quorate_store::Reply;
+use std::sync::Arc;
+
+use quorate_api::resp::{KeyGroups, KeyScope, Limits, ReadMode};
+use quorate_core::{Access, Consistency, GroupId, Outcome, Staleness, Wire};
+use quorate_store::{Partition, Reply};
 
 use crate::harness::{Connection, Node};
 
@@ -144,5 +146,25 @@ fn where_a_node_is_no_member_the_members_answer_and_nothing_waits_for_its_own_st
         assert_eq!(connection.shown, 0, "{read_mode}");
         let begun = node.ask(&mut connection, b"QUORATE BACKUP BEGIN\r\n");
         assert!(begun.starts_with("-ERR this node is no member of the group"), "{begun}");
+    }
+}
+
+/// Groups change their members one after the other, so a node may be in some of them only.
+#[test]
+fn the_state_of_a_group_that_a_node_is_not_in_answers_nobody() {
+    let groups = KeyGroups::new(Arc::new(Partition::new(vec!["m".into()]).unwrap()), vec!["raft"; 2]);
+    let key_scope = KeyScope::new(Some(groups), [("raft", true); 2].into_iter());
+    let mut node = Node::with(Limits { read_mode: ReadMode::Local, key_scope, ..Limits::default() });
+    let mut connection = node.connect();
+    for (outside, words, expected) in [
+        (None, "GET a; GET z; MULTI; GET z; EXEC; ", &[][..]),
+        (Some(2), "GET a; ", &[]),
+        (Some(2), "GET z; ", &[Access::Read]),
+        (Some(2), "MULTI; GET z; GET y; EXEC; ", &[Access::Read]),
+        (Some(1), "GET a; GET z; ", &[Access::Read]),
+    ] {
+        node.outside = outside.and_then(GroupId::new);
+        assert_eq!(accesses(&mut node, &mut connection, words), expected, "{outside:?}: {words}");
+        node.settle(&mut connection);
     }
 }
