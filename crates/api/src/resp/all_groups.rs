@@ -6,7 +6,7 @@
 //! the first at which some group was not looked at.
 
 use bytes::Bytes;
-use quorate_core::{GroupId, GroupRequest, Manage, Managed};
+use quorate_core::{FeatureLevel, GroupId, GroupRequest, Manage, Managed};
 use quorate_store::{Command, Reply, SCAN_ITEMS, order};
 
 /// A command that is asked of one group after the other, and what they have replied so far.
@@ -103,6 +103,16 @@ pub(super) struct ChangeOfEach {
 }
 
 impl ChangeOfEach {
+    /// The reply where the groups are at this feature level, if that is too low.
+    pub(super) fn refusal(level: Option<FeatureLevel>) -> Option<Managed> {
+        let needed = FeatureLevel::MEMBERS_OF_GROUPS;
+        let why = format!(
+            "with several groups (--groups) changes of members need feature level {needed}: once all members run a \
+             version that knows it, CONFIG SET feature-level {needed}"
+        );
+        level.is_none_or(|level| level < needed).then(|| Managed::Refused(why.into()))
+    }
+
     /// Begins a change of so many groups.
     pub(super) fn of(change: Manage, groups: usize) -> ChangeOfEach {
         ChangeOfEach { change, groups, done: 0 }

@@ -19,7 +19,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use quorate_core::{Access, Encoder, Managed, Outcome, Request, Time, Wire};
+use quorate_core::{Access, Encoder, FeatureLevel, Managed, Outcome, Request, Time, Wire};
 use quorate_node::Output;
 use quorate_node::frontend::{SessionContext, Ticket};
 use quorate_store::{Command, CommandError, Reply, Single};
@@ -27,7 +27,7 @@ use quorate_store::{Command, CommandError, Reply, Single};
 use super::acl::{self, Identity};
 use super::all_groups::{ChangeOfEach, ScatterGather};
 use super::commands::transactions::{EXEC, abort, is_immediate};
-use super::commands::{Call, Fault, Spec, Step, find, named};
+use super::commands::{Call, Fault, Spec, Step, find, level_of, named};
 use super::key_scope::{KeyGroups, KeyScope};
 use super::reply::Writer;
 use super::request::{Args, Parser, Refusal, Taken, Word};
@@ -141,6 +141,8 @@ struct Ask {
     scatter: Option<Box<ScatterGather>>,
     /// Which groups have changed their members, if each is to.
     change: Option<Box<ChangeOfEach>>,
+    /// Whether the group is asked first for its feature level, on which that depends.
+    asks_level: bool,
     access: Access,
     resp3: bool,
     outcome: Option<Outcome>,
@@ -377,6 +379,21 @@ impl Session {
             };
             outcome = Outcome::Done(whole.encoded());
         }
+        if std::mem::take(&mut ask.asks_level)
+            && let Some(change) = &ask.change
+            && let Outcome::Done(bytes) = &outcome
+        {
+            let level = match Reply::from_bytes(bytes.clone()) {
+                Ok(Reply::Integer(level)) => u16::try_from(level).ok().and_then(FeatureLevel::new),
+                _ => None,
+            };
+            let Some(refusal) = ChangeOfEach::refusal(level) else {
+                let (command, deadline) =
+                    (change.request().to_bytes(), ask.asked + shared.limits.manage_timeout);
+                return self.manage(ticket, command, deadline, context);
+            };
+            (ask.change, outcome) = (None, Outcome::Done(refusal.to_bytes()));
+        }
         if let Some(mut change) = ask.change.take()
             && let Outcome::Done(bytes) = &outcome
             && let Ok(reply) = Managed::from_bytes(bytes.clone())
@@ -533,8 +550,18 @@ impl Session {
                 let groups = shared.limits.key_scope.groups().map_or(1, KeyGroups::count);
                 let change = ChangeOfEach::of(change, groups);
                 let command = change.request().to_bytes();
-                self.replies.ask_of(ticket).change = Some(Box::new(change));
-                self.manage(ticket, command, context.now + shared.limits.manage_timeout, context);
+                let ask = self.replies.ask_of(ticket);
+                ask.change = Some(Box::new(change));
+                if ChangeOfEach::refusal(level_of(context.node)).is_none() {
+                    self.manage(ticket, command, context.now + shared.limits.manage_timeout, context);
+                } else {
+                    // The state of a node that is no member, or lags, may not have the level yet.
+                    ask.asks_level = true;
+                    let access = context.node.consistency().access_that_misses_nothing();
+                    let deadline = context.now + shared.limits.manage_timeout;
+                    let (stream, command) = (self.state.connection, Command::Level.to_bytes());
+                    context.ask(ticket, Request { stream, command, access, deadline, after: 0 });
+                }
             }
             Ok(Step::Close) => self.closing = true,
             Ok(Step::Answered) | Err(_) => {}
@@ -754,6 +781,7 @@ impl Replies {
             next: None,
             scatter: None,
             change: None,
+            asks_level: false,
             access,
             resp3,
             outcome: None,

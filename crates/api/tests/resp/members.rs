@@ -7,7 +7,7 @@ use quorate_api::resp::{KeyGroups, KeyScope, Limits};
 use quorate_core::{
     Access, Failure, FeatureLevel, GroupRequest, Manage, Managed, NodeId, Outcome, Range, Roster, Time, Wire,
 };
-use quorate_store::Partition;
+use quorate_store::{Command, Partition, Reply};
 
 use crate::harness::{Connection, Node, timed_out};
 
@@ -93,6 +93,42 @@ fn with_several_groups_one_after_the_other_is_asked_for_a_change() {
         }
         let written = connection.written();
         assert!(written.starts_with(reply) && connection.asked.is_empty(), "{written}");
+    }
+}
+
+/// It has no state, or an old one.
+#[test]
+fn a_node_that_does_not_know_the_feature_level_asks_the_group_for_it_before_a_change() {
+    let groups = KeyGroups::new(Arc::new(Partition::even(2).unwrap()), vec!["raft"; 2]);
+    let key_scope = KeyScope::new(Some(groups), [("raft", true); 2].into_iter());
+    let mut node = Node::with(Limits { key_scope, ..Limits::default() });
+    let mut connection = node.connect();
+    let level = |level| Outcome::Done(Reply::Integer(level).encoded());
+    for (outcome, refused) in [
+        (level(3), None),
+        (level(4), None),
+        (level(2), Some("-ERR with several groups (--groups) changes of members need feature level 3")),
+        (timed_out(), Some("-CLUSTERDOWN ")),
+    ] {
+        node.send(&mut connection, b"QUORATE MEMBER REMOVE 3\r\n");
+        let (ticket, request) = connection.asked.pop_back().unwrap();
+        assert_eq!(
+            (Command::from_bytes(request.command), request.access),
+            (Ok(Command::Level), Access::Read)
+        );
+        node.end(&mut connection, ticket, outcome);
+        if let Some(refused) = refused {
+            let written = connection.written();
+            assert!(written.starts_with(refused) && connection.asked.is_empty(), "{written}");
+            continue;
+        }
+        for group in 1..=2 {
+            assert_eq!(connection.written(), "");
+            let (ticket, request) = connection.asked.pop_back().expect("the next group is asked");
+            assert_eq!(GroupRequest::<Manage>::from_bytes(request.command).unwrap().group.get(), group);
+            node.end(&mut connection, ticket, Outcome::Done(Managed::Done.to_bytes()));
+        }
+        assert_eq!(connection.written(), "+OK\r\n");
     }
 }
 

@@ -21,6 +21,7 @@ use quorate_core::Manage;
 use quorate_node::frontend::NodeView;
 use quorate_store::{Command, Key};
 
+pub(super) use self::server::level_of;
 use super::reply::Writer;
 use super::request::{Args, integer};
 use super::session::State;

@@ -4,13 +4,11 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use quorate_core::{
-    Consistency, FeatureLevel, GroupId, GroupRequest, Manage, Members, NodeId, NodeSet, REJOINING, Range,
-    Roster, Wire,
+    Consistency, GroupId, GroupRequest, Manage, Members, NodeId, NodeSet, REJOINING, Range, Roster, Wire,
 };
 use quorate_node::config::check_address;
 use serde_json::{Value, json};
 
-use super::server::level_of;
 use super::*;
 use crate::status;
 
@@ -123,15 +121,7 @@ fn member(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     if call.limits().key_scope.groups().is_none() {
         return Ok(Step::Manage(change.to_bytes()));
     }
-    let needed = FeatureLevel::MEMBERS_OF_GROUPS;
-    match level_of(call.node) {
-        Some(level) if level >= needed => Ok(Step::ChangeEach(change)),
-        _ => Err(format!(
-            "ERR with several groups (--groups) changes of members need feature level {needed}: once all members run \
-             a version that knows it, CONFIG SET feature-level {needed}"
-        )
-        .into()),
-    }
+    Ok(Step::ChangeEach(change))
 }
 
 /// Why nothing can be changed: what is said of a protocol alone, or of several groups.

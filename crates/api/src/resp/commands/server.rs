@@ -333,7 +333,7 @@ fn raised(word: &[u8], call: &Call<'_, '_>) -> Result<FeatureLevel, Fault> {
 }
 
 /// The feature level of the node's own state, if it has one; that of the first group where there are several.
-pub(super) fn level_of(node: &dyn NodeView) -> Option<FeatureLevel> {
+pub(in crate::resp) fn level_of(node: &dyn NodeView) -> Option<FeatureLevel> {
     match Reply::from_bytes(node.read(&Command::Level.to_bytes())?) {
         Ok(Reply::Integer(number)) => FeatureLevel::new(u16::try_from(number).ok()?),
         _ => None,
