@@ -158,6 +158,11 @@ impl MonitorServer {
         (first..).zip(probes).map(read).collect()
     }
 
+    /// Has a read of each group made, for whose health nobody waits: its proxy hears then who the members are.
+    pub(crate) fn look(&mut self) {
+        self.waiting.push(Box::new(drop));
+    }
+
     /// Whether reads of its own are under way.
     pub(crate) fn is_reading(&self) -> bool {
         self.reading.is_some()
@@ -216,5 +221,34 @@ pub(crate) fn trouble(machines: &Machines, reached: usize, full: bool, group: Gr
             format!("node {leader} leads, as far as is known here, but does not answer; {reached}")
         }
         None => format!("nobody leads, as far as is known here; {reached}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mio::{Poll, Token};
+
+    use super::*;
+
+    #[test]
+    fn a_look_at_the_groups_reads_of_each_and_tells_nobody() {
+        let poll = Poll::new().unwrap();
+        let (_monitor, mut server) = new(Arc::new(Waker::new(poll.registry(), Token(0)).unwrap()));
+        let keys = [Bytes::from_static(b"a"), Bytes::from_static(b"m")];
+        let take = |server: &mut MonitorServer| {
+            let report = || unreachable!("nobody asks for one");
+            server.take(report, || keys.to_vec(), Access::Read, Time::from_nanos(1))
+        };
+        assert!(take(&mut server).is_empty(), "nothing is read unless somebody asks");
+        server.look();
+        let asked = take(&mut server);
+        assert_eq!(
+            asked.iter().map(|(_, request)| &request.command).collect::<Vec<_>>(),
+            [&keys[0], &keys[1]]
+        );
+        let answer = |(request, _)| Answered { request, outcome: Outcome::Done(Bytes::new()), slot: 0 };
+        let mut answers = asked.into_iter().map(answer).collect();
+        server.sift(&mut answers, |_| String::new());
+        assert!(answers.is_empty() && !server.is_reading() && take(&mut server).is_empty());
     }
 }

@@ -64,7 +64,13 @@ impl<F: Frontend> Loop<F> {
         let directory = &self.machines.directory;
         self.transport.set_members(directory.peers(), now);
         let (group, standing) = (directory.group(), directory.standing());
-        self.transport.set_groups(&directory.groups());
+        let groups = directory.groups();
+        self.transport.set_groups(&groups);
+        // Each group tells its own proxy of its members, and only one that asks. A process that is asked for keys of
+        // one group alone would know nobody any more of another, once all of that one's members were replaced.
+        if groups.len() > 1 {
+            self.monitor_server.look();
+        }
         if std::mem::replace(&mut self.grouped, group.version) != group.version {
             let members = directory::line(&group);
             info!(version = group.version, members, "the group is {members}");
