@@ -93,6 +93,16 @@ fn a_node_of_epaxos_s_groups_replaces_its_disk_in_all_of_them() {
     load.check(&cluster.nodes[2..]);
 }
 
+/// Asks a node for a change of members, or for who they are: the exit code, and what is said.
+fn member(asked: &Node, words: &[&str]) -> (Option<i32>, String) {
+    let run = Command::new(env!("CARGO_BIN_EXE_quorate"))
+        .args([&["member"], words, &["--endpoints", &asked.resp]].concat())
+        .output()
+        .unwrap();
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    (run.status.code(), text(&run.stdout) + &text(&run.stderr))
+}
+
 /// Each group changes on its own; a node that lost its disk is replaced in all.
 #[test]
 fn a_member_that_lost_its_disk_is_replaced_in_every_group_under_load() {
@@ -105,18 +115,7 @@ fn a_member_that_lost_its_disk_is_replaced_in_every_group_under_load() {
     std::fs::create_dir_all(&cluster.nodes[2].data).unwrap();
     let (code, said) = cluster.nodes[2].run_to_end();
     assert!(code.is_some_and(|code| code != 0) && said.contains("quorate member add"), "{said}");
-    let member = |asked: &Node, words: &[&str]| {
-        let run = Command::new(env!("CARGO_BIN_EXE_quorate"))
-            .args([&["member"], words, &["--endpoints", &asked.resp]].concat())
-            .output()
-            .unwrap();
-        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-        (run.status.code(), text(&run.stdout) + &text(&run.stderr))
-    };
     let new = format!("4={}", cluster.join());
-    wait_for("the group's level to be known there", || {
-        (cluster.nodes[1].status()?["facts"]["feature_level"] == "3").then_some(())
-    });
     // Twice: where it is done, it is done.
     for _ in 0..2 {
         let (code, said) = member(&cluster.nodes[1], &["add", &new, "--remove", "3"]);
@@ -148,6 +147,31 @@ fn a_member_that_lost_its_disk_is_replaced_in_every_group_under_load() {
     assert!(code == Some(1) && said.contains("group 1: node 9 is not in the group"), "{said}");
     cluster.nodes.remove(2);
     load.check(&cluster.nodes);
+}
+
+/// Each group tells its own clients who its members are.
+#[test]
+fn a_proxy_follows_all_groups_though_its_clients_ask_one() {
+    let groups = ["--groups", "a-j,k-n=raft,o-z"];
+    let mut cluster = Cluster::start_with(3, "multipaxos", &groups);
+    cluster.nodes.iter().for_each(wait_for_all_groups);
+    let joining = [cluster.join(), cluster.join(), cluster.join()];
+    let proxy = cluster.proxy("proxy", "multipaxos", cluster.members(), &groups);
+    let mut connection = Connection::open(&proxy.resp).unwrap();
+    for (old, address) in (1..).zip(&joining) {
+        assert_eq!(connection.call(&[b"SET", b"a", b"y"]).unwrap(), ok());
+        let (old, new) = (old.to_string(), format!("{}={address}", old + 3));
+        // Asked of one that waits to be added itself.
+        let (code, said) = member(&cluster.nodes[5], &["add", &new, "--remove", &old]);
+        assert_eq!((code, said.lines().last()), (Some(0), Some("OK")), "{said}");
+    }
+    wait_for("the proxy to ask the new members", || {
+        (connection.call(&[b"SET", b"a", b"z"]).ok()? == ok()).then_some(())
+    });
+    cluster.nodes[..3].iter_mut().for_each(|node| node.kill());
+    for key in KEYS {
+        assert_eq!(connection.call(&[b"SET", key, b"z"]).unwrap(), ok(), "{}", String::from_utf8_lossy(key));
+    }
 }
 
 #[test]
