@@ -296,7 +296,7 @@ fn data_that_reach_their_limit_are_refused_everywhere_until_some_are_deleted_or_
     let proxy = cluster.proxy("proxy", "raft", cluster.members(), &[]);
     for resp in cluster.nodes.iter().chain([&proxy]).map(|node| &node.resp) {
         let (code, shown, said) = quorate_at(resp, &["config", "get"]);
-        assert_eq!((code, &*shown), (Some(0), "feature-level = 2\nmax-data = 65536\n"), "{said}");
+        assert_eq!((code, &*shown), (Some(0), "feature-level = 3\nmax-data = 65536\n"), "{said}");
     }
     let wrong = [
         (&["max-dat", "1gb"][..], 2, "there are feature-level and max-data"),

@@ -240,12 +240,12 @@ fn data_of_a_version_without_levels_stay_at_the_first_until_it_is_raised() {
         // A later version has raised it: this one leaves the directory as it is.
         assert!(cluster.nodes[0].terminate().success());
         let path = cluster.nodes[0].data.join("identity");
-        let text = identity(&cluster.nodes[0]).replace("level = 2", "level = 3");
+        let text = identity(&cluster.nodes[0]).replace("level = 2", "level = 4");
         let lines = &text[..text.find("crc32c").unwrap()];
         fs::write(&path, format!("{lines}crc32c = {:08x}\n", crc32c::crc32c(lines.as_bytes()))).unwrap();
         let (code, said) = cluster.nodes[0].run_to_end();
         assert!(
-            code != Some(0) && said.contains("belongs to a group at feature level 3"),
+            code != Some(0) && said.contains("belongs to a group at feature level 4"),
             "{code:?}: {said}"
         );
     }
@@ -259,7 +259,7 @@ fn a_new_cluster_begins_at_the_newest_level_before_its_first_client_is_served() 
         let node = &cluster.nodes[0];
         wait_for("the socket", || Connection::open(&node.resp).ok());
         assert_eq!(call(node, &SELECTOR), Resp::Simple("OK".into()), "{protocol}");
-        assert_eq!(level(node), "feature-level = 2\n", "{protocol}");
-        assert!(quorate(&["status", "--endpoints", &node.resp]).contains("\nfeature level 2\n"));
+        assert_eq!(level(node), "feature-level = 3\n", "{protocol}");
+        assert!(quorate(&["status", "--endpoints", &node.resp]).contains("\nfeature level 3\n"));
     }
 }
