@@ -125,6 +125,7 @@ fn a_wiped_disk_of_epaxos_does_not_vote_and_its_disk_is_replaced() {
     cluster.nodes[2].args.push("--replace-disk".to_owned());
     cluster.nodes[2].start();
     expect(&cluster, 2, "acked", "yes");
+    cluster.nodes[2].wait_until_whole();
     // Full strength: any of the others may fail. The flag may stay, and may go.
     cluster.nodes[0].kill();
     put(&cluster, &[1, 2], "late", "yes");
@@ -175,6 +176,7 @@ fn a_disk_of_epaxos_that_was_to_be_replaced_while_another_is_gone_comes_back() {
     expect(&cluster, 0, "late", "yes");
     cluster.nodes[2].kill();
     let kept = start_to_replace(&mut cluster);
+    cluster.nodes[2].wait_until_whole();
     expect(&cluster, 2, "late", "yes");
     put_back(&mut cluster, &kept);
     let (code, said) = cluster.nodes[2].run_to_end();

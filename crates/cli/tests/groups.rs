@@ -86,6 +86,7 @@ fn a_node_of_epaxos_s_groups_replaces_its_disk_in_all_of_them() {
     cluster.nodes[4].args.push("--replace-disk".to_owned());
     cluster.nodes[4].start();
     wait_for_all_groups(&cluster.nodes[4]);
+    cluster.nodes[4].wait_until_whole();
     // Of five, three must be whole: it is one of them now.
     [0, 1].into_iter().for_each(|node| cluster.nodes[node].kill());
     wait_for_all_groups(&cluster.nodes[4]);

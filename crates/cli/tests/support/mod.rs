@@ -331,6 +331,11 @@ impl Node {
         });
     }
 
+    /// Whether its replica, whose disk took the place of a lost one, counts again. Its clients are served before that.
+    pub fn wait_until_whole(&self) {
+        wait_for("a replaced disk to count", || (self.role()? == "replica").then_some(()));
+    }
+
     /// What it reads as soon as it can.
     pub fn read(&self, key: &str) -> Resp {
         let mut connection = Connection::open(&self.resp).expect("a connection");
