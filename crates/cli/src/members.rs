@@ -11,7 +11,7 @@ use crate::args::{Member, MemberAdd, MemberCancel, MemberIds, MemberList, Transf
 use crate::client::connect_for;
 use crate::failure::Failure;
 use crate::protocols;
-use crate::status::NodeStatus;
+use crate::status::{NodeStatus, STOPPED};
 
 /// Longer than a node takes to say that a change is not done yet.
 const TIMEOUT: Duration = Duration::from_secs(65);
@@ -155,11 +155,7 @@ fn list(args: MemberList) -> Result<(), Failure> {
         .windows(2)
         .any(|pair| (&pair[0].voters, &pair[0].learners) != (&pair[1].voters, &pair[1].learners))
     {
-        writeln!(
-            stdout(),
-            "Groups change their members one after the other. These have different ones: a change is under way, or has \
-             stopped and goes on when it is asked for again."
-        )?;
+        writeln!(stdout(), "Groups have different members: {STOPPED}.")?;
         groups.iter().try_for_each(|group| writeln!(stdout(), "{group}"))?;
     }
     if let (Some(node), Some("left")) = (listed.node, listed.membership.as_deref()) {

@@ -143,6 +143,26 @@ impl Directory {
         all
     }
 
+    /// Which groups have which members, if they do not have the same: `group 1 has 1,2,4; groups 2,3 have 1,2,3`.
+    pub(crate) fn difference(&self) -> Option<String> {
+        let mut alike: Vec<(String, Vec<String>)> = Vec::new();
+        for (number, group) in (1..).zip(self.newest()).filter(|(_, group)| !group.nodes.is_empty()) {
+            let member = |(node, member): (&NodeId, &Member)| {
+                format!("{node}{}", if member.voter { "" } else { " (learner)" })
+            };
+            let members = group.nodes.iter().map(member).collect::<Vec<_>>().join(",");
+            match alike.iter_mut().find(|(known, _)| *known == members) {
+                Some((_, groups)) => groups.push(number.to_string()),
+                None => alike.push((members, vec![number.to_string()])),
+            }
+        }
+        let say = |(members, groups): &(String, Vec<String>)| match &groups[..] {
+            [group] => format!("group {group} has {members}"),
+            groups => format!("groups {} have {members}", groups.join(",")),
+        };
+        (alike.len() > 1).then(|| alike.iter().map(say).collect::<Vec<_>>().join("; "))
+    }
+
     /// Whom to connect to, and where.
     pub(crate) fn peers(&self) -> BTreeMap<NodeId, String> {
         let mut peers = BTreeMap::new();
@@ -300,11 +320,14 @@ mod tests {
         // The first group takes it in for node 3, which the second still has.
         directory.learn(members(5, &[(1, ""), (2, ""), (-4, "b:4")]), BTreeMap::new());
         assert_eq!(shown(&directory), (format!("{all},4=b:4 (learner)"), 5, Standing::Learner));
+        let difference = |directory: &Directory| directory.difference().unwrap_or_default();
+        assert_eq!(difference(&directory), "group 1 has 1,2,4 (learner); group 2 has 1,2,3");
         directory.learn(members(7, &[(1, ""), (2, ""), (4, "b:4")]), BTreeMap::new());
         assert_eq!(shown(&directory), (format!("{all},4=b:4"), 7, Standing::Voter));
         assert_eq!((peers(&directory).as_str(), directory.others()), ("1=a:1 2=a:2 3=a:3", 3));
         directory.learn(members_of(2, 4, &[(1, ""), (2, ""), (-4, "b:4")]), BTreeMap::new());
         assert_eq!(shown(&directory), ("1=a:1,2=a:2,4=b:4".to_owned(), 11, Standing::Voter));
+        assert_eq!(difference(&directory), "group 1 has 1,2,4; group 2 has 1,2,4 (learner)");
         assert_eq!((peers(&directory).as_str(), directory.others()), ("1=a:1 2=a:2", 2));
         // It leaves one group after the other.
         directory.learn(members(8, &[(1, ""), (2, "")]), BTreeMap::new());
@@ -314,5 +337,13 @@ mod tests {
         );
         directory.learn(members_of(2, 6, &[(1, ""), (2, "")]), BTreeMap::new());
         assert_eq!(shown(&directory), ("1=a:1,2=a:2".to_owned(), 14, Standing::Left));
+        assert_eq!(directory.difference(), None);
+        let mut directory = Directory::new(Some((id(4), "b:4".to_owned())), initial(), 3);
+        directory.learn(members(5, &[(1, ""), (2, "")]), BTreeMap::new());
+        assert_eq!(difference(&directory), "group 1 has 1,2; groups 2,3 have 1,2,3");
+        // What waits to be added knows nobody.
+        directory.learn(members_of(2, 0, &[]), BTreeMap::new());
+        directory.learn(members_of(3, 0, &[]), BTreeMap::new());
+        assert_eq!(directory.difference(), None);
     }
 }

@@ -5,8 +5,9 @@ use std::rc::Rc;
 
 use quorate_protocols::groups::Groups;
 use quorate_protocols::registry::named;
+use quorate_sim::faults::Kind;
 use quorate_sim::trace::Trace;
-use quorate_sim::{Options, replay, run};
+use quorate_sim::{Options, replay, run, sim};
 
 /// Where the clients' keys are divided, too.
 const MIXED: &str = "a-m=crossword,n-r=raft,s-v=multipaxos,w-z=epaxos";
@@ -23,6 +24,15 @@ fn groups_of_different_protocols_survive_the_first_seeds() {
             assert!(run.is_fine() && run.operations > 0, "{MIXED}: seed {seed}: {:?}", run.violation);
         }
     }
+}
+
+/// So they have different members most of the time.
+#[test]
+fn each_group_changes_its_members_for_itself() {
+    let options = Options { runs: 40, ..Options::default() };
+    let groups = Groups::parse(named("raft"), "3", Some("n,s")).unwrap();
+    let summary = sim(&groups, &options, &mut |_| {}).expect("valid options");
+    assert!(summary.is_fine() && summary.faults.of(Kind::MemberChanges) > 100, "{summary}");
 }
 
 /// A vote was counted as durable only with a record after it, which waited behind another group's snapshot.
