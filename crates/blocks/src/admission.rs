@@ -237,7 +237,7 @@ impl Memory {
 pub struct KnownGroup {
     /// Which of its configurations this is, 0 for the initial one.
     pub version: u64,
-    /// Its voters.
+    /// Whose votes count; those of both sets while the configuration is joint.
     pub voters: NodeSet,
     /// Its voters and learners.
     pub members: NodeSet,

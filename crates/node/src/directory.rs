@@ -33,7 +33,7 @@ struct Said {
 }
 
 impl Said {
-    /// The newer one.
+    /// Whichever has the higher version; the replica's, if they are equal.
     fn newest(&self) -> Option<&Members> {
         let proxy = self.proxy.as_ref().filter(|proxy| {
             // What the replica has in its log is what it acts on.

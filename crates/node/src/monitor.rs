@@ -159,7 +159,7 @@ impl MonitorServer {
     }
 
     /// Has a read of each group made, for whose health nobody waits: its proxy hears then who the members are.
-    pub(crate) fn look(&mut self) {
+    pub(crate) fn probe_groups(&mut self) {
         self.waiting.push(Box::new(drop));
     }
 
@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_look_at_the_groups_reads_of_each_and_tells_nobody() {
+    fn a_probe_of_the_groups_reads_of_each_and_tells_nobody() {
         let poll = Poll::new().unwrap();
         let (_monitor, mut server) = new(Arc::new(Waker::new(poll.registry(), Token(0)).unwrap()));
         let keys = [Bytes::from_static(b"a"), Bytes::from_static(b"m")];
@@ -240,7 +240,7 @@ mod tests {
             server.take(report, || keys.to_vec(), Access::Read, Time::from_nanos(1))
         };
         assert!(take(&mut server).is_empty(), "nothing is read unless somebody asks");
-        server.look();
+        server.probe_groups();
         let asked = take(&mut server);
         assert_eq!(
             asked.iter().map(|(_, request)| &request.command).collect::<Vec<_>>(),

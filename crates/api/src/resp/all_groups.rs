@@ -95,14 +95,14 @@ fn join(found: Reply, reply: Reply) -> Reply {
 /// A change of the members that one group makes after the other, each on its own. The same change again goes on where
 /// it has stopped, as a group in which it is in force says so at once.
 #[derive(Debug)]
-pub(super) struct ChangeOfEach {
+pub(super) struct MembershipChange {
     change: Manage,
     groups: usize,
     /// In how many it is in force.
     done: usize,
 }
 
-impl ChangeOfEach {
+impl MembershipChange {
     /// The reply where the groups are at this feature level, if that is too low.
     pub(super) fn refusal(level: Option<FeatureLevel>) -> Option<Managed> {
         let needed = FeatureLevel::MEMBERS_OF_GROUPS;
@@ -114,8 +114,8 @@ impl ChangeOfEach {
     }
 
     /// Begins a change of so many groups.
-    pub(super) fn of(change: Manage, groups: usize) -> ChangeOfEach {
-        ChangeOfEach { change, groups, done: 0 }
+    pub(super) fn of(change: Manage, groups: usize) -> MembershipChange {
+        MembershipChange { change, groups, done: 0 }
     }
 
     /// What is to be asked now, and of whom.
@@ -229,7 +229,7 @@ mod tests {
             ),
             (vec![done, under_way("it catches up")], "12", under_way("group 2: it catches up")),
         ] {
-            let mut each = ChangeOfEach::of(Manage::CancelChange, 3);
+            let mut each = MembershipChange::of(Manage::CancelChange, 3);
             let (mut groups, mut found) = (String::new(), None);
             for reply in replies {
                 assert_eq!(found, None, "it was answered before all had replied");

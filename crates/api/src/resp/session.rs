@@ -25,7 +25,7 @@ use quorate_node::frontend::{SessionContext, Ticket};
 use quorate_store::{Command, CommandError, Reply, Single};
 
 use super::acl::{self, Identity};
-use super::all_groups::{ChangeOfEach, ScatterGather};
+use super::all_groups::{MembershipChange, ScatterGather};
 use super::commands::transactions::{EXEC, abort, is_immediate};
 use super::commands::{Call, Fault, Spec, Step, find, level_of, named};
 use super::key_scope::{KeyGroups, KeyScope};
@@ -140,7 +140,7 @@ struct Ask {
     /// Which groups have replied, if each is to be asked.
     scatter: Option<Box<ScatterGather>>,
     /// Which groups have changed their members, if each is to.
-    change: Option<Box<ChangeOfEach>>,
+    change: Option<Box<MembershipChange>>,
     /// Whether the group is asked first for its feature level, on which that depends.
     asks_level: bool,
     access: Access,
@@ -387,7 +387,7 @@ impl Session {
                 Ok(Reply::Integer(level)) => u16::try_from(level).ok().and_then(FeatureLevel::new),
                 _ => None,
             };
-            let Some(refusal) = ChangeOfEach::refusal(level) else {
+            let Some(refusal) = MembershipChange::refusal(level) else {
                 let (command, deadline) =
                     (change.request().to_bytes(), ask.asked + shared.limits.manage_timeout);
                 return self.manage(ticket, command, deadline, context);
@@ -544,15 +544,15 @@ impl Session {
                 let ticket = self.replies.push(read, Shape::Managed, Access::Manage, resp3);
                 self.manage(ticket, command, context.now + shared.limits.manage_timeout, context);
             }
-            Ok(Step::ChangeEach(change)) => {
+            Ok(Step::ChangeMembers(change)) => {
                 let read = (spec.name, context.now);
                 let ticket = self.replies.push(read, Shape::Managed, Access::Manage, resp3);
                 let groups = shared.limits.key_scope.groups().map_or(1, KeyGroups::count);
-                let change = ChangeOfEach::of(change, groups);
+                let change = MembershipChange::of(change, groups);
                 let command = change.request().to_bytes();
                 let ask = self.replies.ask_of(ticket);
                 ask.change = Some(Box::new(change));
-                if ChangeOfEach::refusal(level_of(context.node)).is_none() {
+                if MembershipChange::refusal(level_of(context.node)).is_none() {
                     self.manage(ticket, command, context.now + shared.limits.manage_timeout, context);
                 } else {
                     // The state of a node that is no member, or lags, may not have the level yet.

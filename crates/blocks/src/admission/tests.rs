@@ -15,7 +15,7 @@ use super::*;
 #[derive(Default)]
 struct Story {
     members: NodeSet,
-    /// Further groups.
+    /// How many groups each process has besides the first.
     more: usize,
     disks: BTreeMap<String, Memory>,
     running: BTreeMap<NodeId, (String, Admission)>,

@@ -69,7 +69,7 @@ impl<F: Frontend> Loop<F> {
         // Each group tells its own proxy of its members, and only one that asks. A process that is asked for keys of
         // one group alone would know nobody any more of another, once all of that one's members were replaced.
         if groups.len() > 1 {
-            self.monitor_server.look();
+            self.monitor_server.probe_groups();
         }
         if std::mem::replace(&mut self.grouped, group.version) != group.version {
             let members = directory::line(&group);

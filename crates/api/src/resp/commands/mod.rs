@@ -59,7 +59,7 @@ pub(super) enum Step {
     /// ([`GroupRequest`](quorate_core::GroupRequest)).
     Manage(Bytes),
     /// Each of several groups is to be asked for this change of its members.
-    ChangeEach(Manage),
+    ChangeMembers(Manage),
     /// The reply is written.
     Answered,
     /// The reply is written, and the connection ends after it.

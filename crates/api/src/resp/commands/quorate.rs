@@ -121,7 +121,7 @@ fn member(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     if call.limits().key_scope.groups().is_none() {
         return Ok(Step::Manage(change.to_bytes()));
     }
-    Ok(Step::ChangeEach(change))
+    Ok(Step::ChangeMembers(change))
 }
 
 /// Why nothing can be changed: what is said of a protocol alone, or of several groups.
