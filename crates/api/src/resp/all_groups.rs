@@ -6,7 +6,7 @@
 //! the first at which some group was not looked at.
 
 use bytes::Bytes;
-use quorate_core::{FeatureLevel, GroupId, GroupRequest, Manage, Managed};
+use quorate_core::{Access, Consistency, FeatureLevel, GroupId, GroupRequest, Manage, Managed, Wire};
 use quorate_store::{Command, Reply, SCAN_ITEMS, order};
 
 /// A command that is asked of one group after the other, and what they have replied so far.
@@ -100,31 +100,39 @@ pub(super) struct MembershipChange {
     groups: usize,
     /// In how many it is in force.
     done: usize,
+    /// Whether the feature level is asked for first, on which that depends.
+    asks_level: bool,
 }
 
 impl MembershipChange {
-    /// The reply where the groups are at this feature level, if that is too low.
-    pub(super) fn refusal(level: Option<FeatureLevel>) -> Option<Managed> {
-        let needed = FeatureLevel::MEMBERS_OF_GROUPS;
-        let why = format!(
-            "with several groups (--groups) changes of members need feature level {needed}: once all members run a \
-             version that knows it, CONFIG SET feature-level {needed}"
-        );
-        level.is_none_or(|level| level < needed).then(|| Managed::Refused(why.into()))
+    /// Begins a change of so many groups, at a node that believes them to be at that feature level. The state of one
+    /// that is no member, or lags, may not have the level yet that they are at: they are asked for it.
+    pub(super) fn of(change: Manage, groups: usize, level: Option<FeatureLevel>) -> MembershipChange {
+        let asks_level = level.is_none_or(|level| level < FeatureLevel::MEMBERS_OF_GROUPS);
+        MembershipChange { change, groups, done: 0, asks_level }
     }
 
-    /// Begins a change of so many groups.
-    pub(super) fn of(change: Manage, groups: usize) -> MembershipChange {
-        MembershipChange { change, groups, done: 0 }
+    /// What is to be asked now, and how, where reads have that consistency.
+    pub(super) fn request(&self, consistency: Consistency) -> (Access, Bytes) {
+        if self.asks_level {
+            return (consistency.access_that_misses_nothing(), Command::Level.to_bytes());
+        }
+        let request = GroupRequest { group: GroupId::at(self.done), asked: self.change.clone() };
+        (Access::Manage, request.to_bytes())
     }
 
-    /// What is to be asked now, and of whom.
-    pub(super) fn request(&self) -> GroupRequest<Manage> {
-        GroupRequest { group: GroupId::at(self.done), asked: self.change.clone() }
+    /// Takes the reply to that; the reply to the whole change, if nothing else is to be asked.
+    pub(super) fn take(&mut self, reply: Bytes) -> Option<Bytes> {
+        if std::mem::take(&mut self.asks_level) {
+            return level_refusal(reply).map(|refusal| refusal.to_bytes());
+        }
+        match Managed::from_bytes(reply.clone()) {
+            Ok(of_group) => self.take_of_group(of_group).map(|whole| whole.to_bytes()),
+            Err(_) => Some(reply),
+        }
     }
 
-    /// Takes the reply to that; the reply to the whole change, if nobody else is to be asked.
-    pub(super) fn take(&mut self, reply: Managed) -> Option<Managed> {
+    fn take_of_group(&mut self, reply: Managed) -> Option<Managed> {
         let group = self.done + 1;
         let of_group =
             |text: &[u8]| -> Bytes { [format!("group {group}: ").as_bytes(), text].concat().into() };
@@ -147,8 +155,23 @@ impl MembershipChange {
     }
 }
 
+/// The reply to a change, if the level that the groups reply is too low for it.
+fn level_refusal(reply: Bytes) -> Option<Managed> {
+    let level = match Reply::from_bytes(reply) {
+        Ok(Reply::Integer(level)) => u16::try_from(level).ok().and_then(FeatureLevel::new),
+        _ => None,
+    };
+    let needed = FeatureLevel::MEMBERS_OF_GROUPS;
+    let why = format!(
+        "with several groups (--groups) changes of members need feature level {needed}: once all members run a \
+         version that knows it, CONFIG SET feature-level {needed}"
+    );
+    level.is_none_or(|level| level < needed).then(|| Managed::Refused(why.into()))
+}
+
 #[cfg(test)]
 mod tests {
+    use quorate_core::Staleness;
     use quorate_store::CommandError;
 
     use super::*;
@@ -229,16 +252,41 @@ mod tests {
             ),
             (vec![done, under_way("it catches up")], "12", under_way("group 2: it catches up")),
         ] {
-            let mut each = MembershipChange::of(Manage::CancelChange, 3);
+            let mut each = MembershipChange::of(Manage::CancelChange, 3, Some(FeatureLevel::NEWEST));
             let (mut groups, mut found) = (String::new(), None);
             for reply in replies {
                 assert_eq!(found, None, "it was answered before all had replied");
-                let GroupRequest { group, asked } = each.request();
+                let (access, request) = each.request(Consistency::Linearizable);
+                assert_eq!(access, Access::Manage);
+                let GroupRequest { group, asked } = GroupRequest::<Manage>::from_bytes(request).unwrap();
                 assert_eq!(asked, Manage::CancelChange);
                 groups.push_str(&group.to_string());
-                found = each.take(reply);
+                found = each.take(reply.to_bytes());
             }
-            assert_eq!((groups.as_str(), found), (asked, Some(whole)));
+            assert_eq!((groups.as_str(), found), (asked, Some(whole.to_bytes())));
+        }
+    }
+
+    #[test]
+    fn groups_are_asked_for_their_level_where_the_node_does_not_have_it() {
+        let refused = "with several groups (--groups) changes of members need feature level 3: once all members run a \
+                       version that knows it, CONFIG SET feature-level 3";
+        for (believed, replied, refusal) in [
+            (None, 3, None),
+            (FeatureLevel::new(2), 3, None),
+            (FeatureLevel::new(2), 2, Some(refused)),
+            (None, 0, Some(refused)),
+        ] {
+            let mut change = MembershipChange::of(Manage::CancelChange, 2, believed);
+            for (consistency, access) in [
+                (Consistency::Linearizable, Access::Read),
+                (Consistency::Sequential, Access::Within(Staleness::Versions(0))),
+            ] {
+                assert_eq!(change.request(consistency), (access, Command::Level.to_bytes()));
+            }
+            let found = change.take(Reply::Integer(replied).encoded());
+            assert_eq!(found, refusal.map(|text| Managed::Refused(text.into()).to_bytes()));
+            assert_eq!(change.request(Consistency::Linearizable).0, Access::Manage);
         }
     }
 

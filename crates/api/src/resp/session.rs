@@ -19,7 +19,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use quorate_core::{Access, Encoder, FeatureLevel, Managed, Outcome, Request, Time, Wire};
+use quorate_core::{Access, Encoder, Outcome, Request, Time, Wire};
 use quorate_node::Output;
 use quorate_node::frontend::{SessionContext, Ticket};
 use quorate_store::{Command, CommandError, Reply, Single};
@@ -141,8 +141,6 @@ struct Ask {
     scatter: Option<Box<ScatterGather>>,
     /// Which groups have changed their members, if each is to.
     change: Option<Box<MembershipChange>>,
-    /// Whether the group is asked first for its feature level, on which that depends.
-    asks_level: bool,
     access: Access,
     resp3: bool,
     outcome: Option<Outcome>,
@@ -379,32 +377,13 @@ impl Session {
             };
             outcome = Outcome::Done(whole.encoded());
         }
-        if std::mem::take(&mut ask.asks_level)
-            && let Some(change) = &ask.change
+        if let Some(change) = &mut ask.change
             && let Outcome::Done(bytes) = &outcome
         {
-            let level = match Reply::from_bytes(bytes.clone()) {
-                Ok(Reply::Integer(level)) => u16::try_from(level).ok().and_then(FeatureLevel::new),
-                _ => None,
+            let Some(whole) = change.take(bytes.clone()) else {
+                return self.change_members(ticket, shared, context);
             };
-            let Some(refusal) = MembershipChange::refusal(level) else {
-                let (command, deadline) =
-                    (change.request().to_bytes(), ask.asked + shared.limits.manage_timeout);
-                return self.manage(ticket, command, deadline, context);
-            };
-            (ask.change, outcome) = (None, Outcome::Done(refusal.to_bytes()));
-        }
-        if let Some(mut change) = ask.change.take()
-            && let Outcome::Done(bytes) = &outcome
-            && let Ok(reply) = Managed::from_bytes(bytes.clone())
-        {
-            let Some(whole) = change.take(reply) else {
-                let (command, deadline) =
-                    (change.request().to_bytes(), ask.asked + shared.limits.manage_timeout);
-                ask.change = Some(change);
-                return self.manage(ticket, command, deadline, context);
-            };
-            outcome = Outcome::Done(whole.to_bytes());
+            (ask.change, outcome) = (None, Outcome::Done(whole));
         }
         if let Some(command) = ask.shape.next(&outcome) {
             ask.scatter = shared.scatter(&command);
@@ -542,36 +521,40 @@ impl Session {
             Ok(Step::Manage(command)) => {
                 let read = (spec.name, context.now);
                 let ticket = self.replies.push(read, Shape::Managed, Access::Manage, resp3);
-                self.manage(ticket, command, context.now + shared.limits.manage_timeout, context);
+                self.manage(ticket, Access::Manage, command, shared, context);
             }
             Ok(Step::ChangeMembers(change)) => {
                 let read = (spec.name, context.now);
                 let ticket = self.replies.push(read, Shape::Managed, Access::Manage, resp3);
                 let groups = shared.limits.key_scope.groups().map_or(1, KeyGroups::count);
-                let change = MembershipChange::of(change, groups);
-                let command = change.request().to_bytes();
-                let ask = self.replies.ask_of(ticket);
-                ask.change = Some(Box::new(change));
-                if MembershipChange::refusal(level_of(context.node)).is_none() {
-                    self.manage(ticket, command, context.now + shared.limits.manage_timeout, context);
-                } else {
-                    // The state of a node that is no member, or lags, may not have the level yet.
-                    ask.asks_level = true;
-                    let access = context.node.consistency().access_that_misses_nothing();
-                    let deadline = context.now + shared.limits.manage_timeout;
-                    let (stream, command) = (self.state.connection, Command::Level.to_bytes());
-                    context.ask(ticket, Request { stream, command, access, deadline, after: 0 });
-                }
+                let change = MembershipChange::of(change, groups, level_of(context.node));
+                self.replies.ask_of(ticket).change = Some(Box::new(change));
+                self.change_members(ticket, shared, context);
             }
             Ok(Step::Close) => self.closing = true,
             Ok(Step::Answered) | Err(_) => {}
         }
     }
 
+    /// Asks what a change of members has to ask next.
+    fn change_members(&mut self, ticket: Ticket, shared: &Resp, context: &mut SessionContext<'_>) {
+        let change = self.replies.ask_of(ticket).change.as_ref().expect("its members change");
+        let (access, command) = change.request(context.node.consistency());
+        self.manage(ticket, access, command, shared, context);
+    }
+
     /// Asks for what an operator wants.
-    fn manage(&mut self, ticket: Ticket, command: Bytes, deadline: Time, context: &mut SessionContext<'_>) {
+    fn manage(
+        &mut self,
+        ticket: Ticket,
+        access: Access,
+        command: Bytes,
+        shared: &Resp,
+        context: &mut SessionContext<'_>,
+    ) {
+        let deadline = self.replies.ask_of(ticket).asked + shared.limits.manage_timeout;
         let stream = self.state.connection;
-        context.ask(ticket, Request { stream, command, access: Access::Manage, deadline, after: 0 });
+        context.ask(ticket, Request { stream, command, access, deadline, after: 0 });
     }
 
     fn ask(
@@ -781,7 +764,6 @@ impl Replies {
             next: None,
             scatter: None,
             change: None,
-            asks_level: false,
             access,
             resp3,
             outcome: None,
