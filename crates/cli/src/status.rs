@@ -5,7 +5,7 @@ use std::io::{Write, stdout};
 
 use quorate_client::Error;
 use quorate_core::{GROUP_MEMORY, MEMORY, WALL_CLOCK};
-use quorate_node::monitor::{WARNING_DISK, WARNING_MEMORY};
+use quorate_node::monitor::{MEMBERS_DIFFER, WARNING_DISK, WARNING_MEMORY};
 use quorate_protocols::registry;
 use serde::{Deserialize, Serialize};
 
@@ -243,7 +243,7 @@ fn verdict(
         lines.extend(words.map(|words| format!("warning: node {}: {words}", node.name())));
     }
     lines.extend(clocks(nodes));
-    lines.extend(by_fact(nodes, "members_differ").into_iter().map(|(words, at)| {
+    lines.extend(by_fact(nodes, MEMBERS_DIFFER).into_iter().map(|(words, at)| {
         format!("warning: groups have different members, says node {}: {words}: {STOPPED}", at.join(","))
     }));
     lines

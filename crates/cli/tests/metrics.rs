@@ -303,6 +303,18 @@ fn that_nobody_leads_one_group_of_keys_is_news_where_somebody_should() {
 }
 
 #[test]
+fn that_groups_have_different_members_is_news_where_any_node_says_so() {
+    for (first, second, is_news) in [(0, 1, true), (0, 0, false)] {
+        let series = |at, differ| {
+            (format!("quorate_group_members_differ{{job=\"quorate\",instance=\"{at}\"}}"), differ)
+        };
+        if let Some(fires) = fires("QuorateMembersDiffer", &[series("a", first), series("b", second)]) {
+            assert_eq!(fires, is_news, "{first} {second}");
+        }
+    }
+}
+
+#[test]
 fn the_lint_notices_what_promtool_would() {
     let fine = "# HELP a_total Words.\n# TYPE a_total counter\na_total 1\n";
     assert_eq!(lint(fine), [""; 0]);

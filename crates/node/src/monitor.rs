@@ -24,6 +24,9 @@ pub const WARNING_DISK: &str = "warning_disk";
 /// The same of memory.
 pub const WARNING_MEMORY: &str = "warning_memory";
 
+/// The fact that says which groups have which members (`--groups`); there only while they have different ones.
+pub const MEMBERS_DIFFER: &str = "members_differ";
+
 /// How long the reads may take.
 const PATIENCE: Duration = Duration::from_secs(1);
 

@@ -18,6 +18,7 @@ use crate::guard::Guard;
 use crate::log_rate::LogRateLimiter;
 use crate::machines::Machines;
 use crate::metrics::Metrics;
+use crate::monitor::MEMBERS_DIFFER;
 use crate::resources;
 use crate::slow::{Slow, SlowRequest};
 use crate::transport::Transport;
@@ -126,7 +127,7 @@ impl NodeView for View<'_> {
         let group = directory.group();
         facts.push(("members", directory::line(&group)));
         facts.push(("members_version", group.version.to_string()));
-        facts.extend(directory.difference().map(|words| ("members_differ", words)));
+        facts.extend(directory.difference().map(|words| (MEMBERS_DIFFER, words)));
         facts.extend(self.machines.level().map(|level| ("feature_level", level.to_string())));
         facts.push(("knows_feature_level", FeatureLevel::NEWEST.to_string()));
         let (source, error) = match self.machines.clock.bound() {

@@ -33,7 +33,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use quorate_core::{Amount, Kind, NodeId, Sample, Status};
-use quorate_node::monitor::{Health, Monitor, Report, WARNING_DISK, WARNING_MEMORY};
+use quorate_node::monitor::{Health, MEMBERS_DIFFER, Monitor, Report, WARNING_DISK, WARNING_MEMORY};
 use quorate_tls::Credentials;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::oneshot;
@@ -287,6 +287,10 @@ fn exposition(report: &Report, groups: Option<&KeyGroups>, process: Option<Proce
         let about = [("group", group.to_string()), ("protocol", protocol.to_owned())];
         page.gauge("group_leader", help, &about, leader_of(status));
     }
+    if groups.is_some() {
+        let help = "Whether groups of keys (--groups) have different members, as while members change.";
+        page.gauge("group_members_differ", help, &[], u8::from(!fact(MEMBERS_DIFFER).is_empty()));
+    }
     page.gauge("committed", "The last slot known to be decided with all before it.", &[], status.committed);
     page.gauge("applied", "The last slot executed.", &[], status.applied);
     let help = "Whether reads can be answered here without asking others.";
@@ -393,8 +397,11 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use quorate_core::Members;
     use quorate_node::metrics::Metrics;
+    use quorate_store::Partition;
 
     use super::*;
 
@@ -427,6 +434,7 @@ mod tests {
             ("uptime_seconds", "5"),
             ("clock_source", "kernel"),
             ("clock_bound_seconds", "0.0015"),
+            (MEMBERS_DIFFER, "group 2 has node 4"),
         ];
         let facts = facts.map(|(name, value)| (name, value.to_owned())).into();
         let process = ProcessStats { cpu_seconds: 1.25, resident: 4096, ..ProcessStats::default() };
@@ -439,10 +447,12 @@ mod tests {
             contacts: Vec::new(),
             slow: Vec::new(),
         };
-        let text = exposition(&report, None, Some(process));
+        let groups = KeyGroups::new(Arc::new(Partition::even(2).unwrap()), vec!["raft"; 2]);
+        let text = exposition(&report, Some(&groups), Some(process));
         for line in [
             "quorate_info{protocol=\"a\\\"b\",version=\"\",node=\"\",cluster=\"\",site=\"\"} 1",
             "quorate_role{role=\"leader\"} 1",
+            "quorate_group_members_differ 1",
             "quorate_committed 7",
             "quorate_lease 1",
             "quorate_hold_seconds_total 1.5",
