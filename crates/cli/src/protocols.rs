@@ -4,7 +4,7 @@ use std::io::{Write, stdout};
 
 use quorate_api::resp::{KeyGroups, KeyScope};
 use quorate_core::{Capabilities, Diskless, Setting, Settings};
-use quorate_protocols::groups::Groups;
+use quorate_groups::Groups;
 use quorate_protocols::registry::{self, Entry};
 use quorate_runtime::AnyProtocol;
 

@@ -413,6 +413,17 @@ pub trait Image: Send + Sync + Debug {
     /// Pieces are about `limit` bytes, however large what they hold; equal cursors and limits give equal pieces.
     fn piece(&self, cursor: &Bytes, limit: usize) -> Piece;
 
+    /// All pieces in order, at once: for what is known to be small.
+    fn pieces(&self, limit: usize) -> Vec<Bytes> {
+        let (mut pieces, mut cursor) = (Vec::new(), Some(Bytes::new()));
+        while let Some(at) = cursor {
+            let Piece { bytes, next } = self.piece(&at, limit);
+            pieces.push(bytes);
+            cursor = next;
+        }
+        pieces
+    }
+
     /// Checks that this image can be loaded from these pieces, all of its own in order, as they were read back from
     /// where they were written. Must take all of them. The error says what is wrong with them.
     fn verify(&self, pieces: &mut dyn Iterator<Item = Bytes>) -> Result<(), String> {

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use bytes::Bytes;
 use quorate_blocks::parts::{Assembly, Cut, Kept, Part};
 use quorate_core::{FeatureLevel, Image, Payload, Wall, Wire};
-use quorate_protocols::groups::Groups;
+use quorate_groups::Groups;
 use quorate_protocols::registry;
 use quorate_runtime::AnyProtocol;
 use quorate_store::{
@@ -64,11 +64,9 @@ fn parts(input: &Bytes) {
 }
 
 fn reload(store: &Store, limit: usize) {
-    let (image, mut loader, mut cursor) = (store.freeze(), Loader::new(), Some(Bytes::new()));
-    while let Some(at) = cursor {
-        let piece = image.piece(&at, limit);
-        loader.push(piece.bytes).expect("an image of a store is valid");
-        cursor = piece.next;
+    let mut loader = Loader::new();
+    for piece in store.freeze().pieces(limit) {
+        loader.push(piece).expect("an image of a store is valid");
     }
     let again = loader.finish().expect("an image of a store is whole");
     assert_eq!(again.digest(), store.digest());
@@ -196,13 +194,7 @@ pub fn snapshot_seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for (revision, command) in (1..).zip(commands()) {
         store.apply(&command, revision, Wall::ZERO);
-        let (image, mut pieces, mut cursor) = (store.freeze(), Vec::new(), Some(Bytes::new()));
-        while let Some(at) = cursor {
-            let piece = image.piece(&at, 64);
-            pieces.push(piece.bytes);
-            cursor = piece.next;
-        }
-        seeds.push(pieces.to_bytes().to_vec());
+        seeds.push(store.freeze().pieces(64).to_bytes().to_vec());
     }
     seeds
 }

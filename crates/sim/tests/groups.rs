@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use quorate_protocols::groups::Groups;
+use quorate_groups::Groups;
 use quorate_protocols::registry::named;
 use quorate_sim::faults::Kind;
 use quorate_sim::trace::Trace;

@@ -125,13 +125,8 @@ fn directory() -> (Arc<Memory>, Dir, u64) {
 
 /// All pieces of an image, and all records.
 fn content(found: &Found) -> (Vec<Bytes>, Vec<Bytes>) {
-    let (mut pieces, mut cursor) = (Vec::new(), found.snapshot.is_some().then(Bytes::new));
-    while let (Some(image), Some(at)) = (&found.snapshot, &cursor) {
-        let piece = image.piece(at, 1 << 20);
-        pieces.push(piece.bytes);
-        cursor = piece.next;
-    }
-    (pieces, found.records.clone())
+    let pieces = found.snapshot.as_ref().map(|image| image.pieces(1 << 20));
+    (pieces.unwrap_or_default(), found.records.clone())
 }
 
 /// A directory is refused in words, or opened; then what was repaired is sound, and opening it again gives the

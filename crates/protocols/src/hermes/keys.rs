@@ -355,7 +355,6 @@ impl Loading {
 mod tests {
     use super::super::record::{Name, Verdict};
     use super::*;
-    use crate::testing::read_out;
 
     /// With one key of each letter, whose version is that letter.
     fn keys(letters: &str) -> Keys {
@@ -423,7 +422,7 @@ mod tests {
     fn an_image_comes_back_piece_by_piece_and_another_is_told_from_it() {
         let head = Bytes::from_static(b"head");
         let image = keys("abc").freeze(head.clone());
-        let own = read_out(&*image, 64);
+        let own = image.pieces(64);
         assert!(own.len() > 4 && own.iter().all(|piece| piece.len() <= 64));
         assert_eq!(image.verify(&mut own.iter().cloned()), Ok(()));
         let (loaded, copy) = Keys::load(&image);
@@ -432,9 +431,8 @@ mod tests {
         let mut undecided = keys("abc");
         undecided.set_valid(&Key::from("b".to_owned()), true);
         let others = [keys("ab"), keys("abcd"), keys("abd"), undecided];
-        let mut others: Vec<_> =
-            others.iter().map(|keys| read_out(&*keys.freeze(head.clone()), 64)).collect();
-        others.push(read_out(&*keys("abc").freeze(Bytes::from_static(b"another head")), 64));
+        let mut others: Vec<_> = others.iter().map(|keys| keys.freeze(head.clone()).pieces(64)).collect();
+        others.push(keys("abc").freeze(Bytes::from_static(b"another head")).pieces(64));
         others.push(own[..own.len() - 1].to_vec());
         for other in others {
             assert!(image.verify(&mut other.iter().cloned()).is_err(), "{other:?}");

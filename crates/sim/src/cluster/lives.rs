@@ -241,14 +241,5 @@ fn fingerprints(process: &dyn AnyProcess) -> Vec<(u64, u64)> {
 
 /// An image, read out.
 fn copy(image: &Snapshot, limit: usize) -> Snapshot {
-    let mut pieces = Vec::new();
-    let mut cursor = bytes::Bytes::new();
-    loop {
-        let piece = image.piece(&cursor, limit);
-        pieces.push(piece.bytes);
-        match piece.next {
-            Some(next) => cursor = next,
-            None => return std::sync::Arc::new(StoredImage(pieces)),
-        }
-    }
+    std::sync::Arc::new(StoredImage(image.pieces(limit)))
 }

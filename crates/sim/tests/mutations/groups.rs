@@ -1,6 +1,6 @@
 //! What keeps groups in one process apart, weakened on purpose.
 
-use quorate_protocols::groups::Groups;
+use quorate_groups::Groups;
 use quorate_protocols::registry::named;
 use quorate_sim::{Options, caught};
 

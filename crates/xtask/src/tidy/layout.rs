@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::{Finding, Tree};
 
 /// Crates whose behaviour is a function of their inputs.
-const DETERMINISTIC: [&str; 8] =
-    ["core", "blocks", "store", "protocols", "runtime", "check", "sim", "explore"];
+const DETERMINISTIC: [&str; 9] =
+    ["core", "blocks", "store", "protocols", "groups", "runtime", "check", "sim", "explore"];
 
 /// Their lints.
 const LINTS: &str = "../../clippy-deterministic.toml";
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn a_deterministic_crate_without_its_lints_is_found() {
         let mut tree = tree(&[("crates/store/clippy.toml", "# a copy")]);
-        for name in ["core", "blocks", "protocols", "runtime", "check", "explore"] {
+        for name in ["core", "blocks", "protocols", "groups", "runtime", "check", "explore"] {
             tree.links.insert(format!("crates/{name}/clippy.toml"), LINTS.to_owned());
         }
         tree.links.insert("crates/sim/clippy.toml".to_owned(), "../../elsewhere.toml".to_owned());

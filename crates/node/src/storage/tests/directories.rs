@@ -42,7 +42,7 @@ fn what_is_written_to_real_files_is_there_after_a_restart() {
         drop(log);
         let reopened = open_quietly(&options).unwrap();
         assert!(reopened.restarted);
-        let pieces = pieces(&reopened.snapshot.unwrap());
+        let pieces = reopened.snapshot.unwrap().pieces(1 << 20);
         assert_eq!((pieces.len(), &pieces[0]), (3, &40u64.to_bytes()));
         assert_eq!(reopened.records[0], "kept");
         assert!(reopened.records[1..].iter().cloned().eq((40..60).map(payload)));

@@ -175,13 +175,13 @@ fn a_snapshot_that_changes_behind_its_verification_is_an_error_and_no_panic() {
     let left = memory.after_kill();
     let dir = Dir::new(Path::new("/data"), Arc::new(left.clone()));
     let image = find(&dir, &options(), 7, false).unwrap().snapshot.expect("it was written");
-    assert_eq!(snapshot::load(|| pieces(&image).len()).unwrap(), 3);
+    assert_eq!(snapshot::load(|| image.pieces(1 << 20).len()).unwrap(), 3);
     let name = left.names().into_iter().find(|name| name.starts_with("snapshot-")).unwrap();
     left.edit(&name, |bytes| {
         let last_piece = bytes.len() - 100;
         bytes[last_piece] ^= 1;
     });
-    let error = snapshot::load(|| pieces(&image)).unwrap_err();
+    let error = snapshot::load(|| image.pieces(1 << 20)).unwrap_err();
     assert!(error.to_string().contains("it changed after it was verified"), "{error}");
     assert!(!error.is_misplaced(), "exit 1, not 2");
 }

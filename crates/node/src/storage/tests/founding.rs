@@ -32,7 +32,7 @@ fn is_whole(memory: &Memory) -> Option<bool> {
     if untouched {
         return Some(false);
     }
-    assert_eq!((found.identity.disk, pieces(&found.snapshot.unwrap()).len()), (9, 5));
+    assert_eq!((found.identity.disk, found.snapshot.unwrap().pieces(1 << 20).len()), (9, 5));
     assert_eq!(found.records, [kept_record(RECORDS)]);
     assert_eq!(Memo::new(directory(memory), memo::ADMISSION).read().unwrap().unwrap(), "remembered");
     let names = memory.names();

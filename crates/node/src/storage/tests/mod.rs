@@ -68,17 +68,6 @@ impl Image for TestImage {
     }
 }
 
-fn pieces(image: &Snapshot) -> Vec<Bytes> {
-    let mut pieces = Vec::new();
-    let mut cursor = Some(Bytes::new());
-    while let Some(at) = cursor {
-        let piece = image.piece(&at, 1 << 20);
-        pieces.push(piece.bytes);
-        cursor = piece.next;
-    }
-    pieces
-}
-
 /// A replica that executes records in order: its state is how many it executed and what they were.
 struct Replica {
     kept: Kept,
@@ -113,7 +102,7 @@ impl Replica {
         let mut records = found.records.into_iter();
         let mut in_image = 0;
         if let Some(image) = &found.snapshot {
-            let pieces = pieces(image);
+            let pieces = image.pieces(1 << 20);
             in_image = u64::from_bytes(pieces[0].clone()).unwrap() as usize;
             assert!(
                 pieces[1..].iter().enumerate().all(|(index, piece)| *piece == vec![index as u8 + 1; 700])

@@ -9,8 +9,9 @@ use quorate_runtime::AnyProtocol;
 use quorate_store::Partition;
 use thiserror::Error;
 
+use quorate_protocols::registry;
+
 use super::Groups;
-use crate::registry;
 
 /// What is wrong with the flags, and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

@@ -7,13 +7,12 @@ use quorate_core::{
     Access, Answered, Group, GroupId, GroupRequest, Image, Instant, Manage, Managed, NodeId, Outcome,
     Payload, Piece, ProxyId, Random, Request, RequestId, Saved, Settings, Time, Wall, Wire,
 };
+use quorate_protocols::registry::named;
 use quorate_runtime::{AnyProcess, AnyProtocol, Input, OwnMessages, Start};
 use quorate_store::{Command, CommandError, Condition, Expiry, Reply};
 
 use super::Groups;
 use super::image::{GroupsImage, divide};
-use crate::registry::named;
-use crate::testing::read_out;
 
 const NOW: Instant = Instant { now: Time::ZERO, wall: Wall::ZERO, clock: None };
 
@@ -168,7 +167,7 @@ fn what_is_saved_is_all_groups_state_and_each_gets_its_own_back() {
         sync(&mut *process);
         let Saved { snapshot, records, .. } = process.save().unwrap();
         let (image, records) = (snapshot.unwrap(), records.into_iter().map(Payload::into_bytes).collect());
-        let pieces = read_out(&*image, piece);
+        let pieces = image.pieces(piece);
         assert_eq!(image.verify(&mut pieces.iter().cloned()), Ok(()));
         assert!(image.verify(&mut pieces[1..].iter().cloned()).is_err());
         assert!(image.verify(&mut pieces[..pieces.len() - 1].iter().cloned()).is_err());
