@@ -81,8 +81,10 @@ impl Search<'_> {
                 }
                 let next: &[OpId] = if self.is_reached(aim, &longer) { &aims } else { &[aim] };
                 for aim in next.iter().filter(|aim| !self.is_reached(**aim, &longer)) {
-                    let node = (longer.state.cells.clone(), longer.done.clone(), longer.used.clone());
-                    if seen.insert((*aim, node, longer.cuts.clone())) {
+                    // The hash first: states of many keys are seldom compared as a whole then.
+                    let state = (longer.state.hash, longer.state.cells.clone());
+                    let node = (state, longer.done.clone(), longer.used.clone(), longer.cuts.clone());
+                    if seen.insert((*aim, node)) {
                         queue.push_back((*aim, longer.clone()));
                     }
                 }
