@@ -10,7 +10,7 @@ use crate::faults::Kind;
 use crate::founded;
 
 /// What deciding a history may take: some seconds. One in a thousand is left undecided, and is counted.
-const EFFORT: u64 = 8_000_000;
+const EFFORT: u64 = 4_000_000;
 
 /// The history as linearizability takes it, and whether its checker gave up. `founded`: the group did not begin with
 /// nothing.
