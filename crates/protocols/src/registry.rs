@@ -105,10 +105,10 @@ impl Entry {
 /// What the gate simulates of several groups in a process: the flags that say which, and how much. The keys of clients
 /// are divided by them.
 pub const GROUPS: &[(&[&str], Budget)] = &[
-    (&["--groups", "5", "--group-keys", "h,n,s,w"], Budget::of(150).nodes(5)),
+    (&["--groups", "5", "--group-keys", "h,n,s,w"], Budget::of(75).nodes(5)),
     (&["--groups", "3", "--group-keys", "n,s", "--protocol", "raft"], Budget::of(100)),
     (&["--groups", "3", "--group-keys", "n,s", "--protocol", "crossword"], Budget::of(50).nodes(5)),
-    (&["--groups", "a-m=crossword,n-r=raft,s-v,w-z=epaxos"], Budget::of(100).nodes(5)),
+    (&["--groups", "a-m=crossword,n-r=raft,s-v,w-z=epaxos"], Budget::of(60).nodes(5)),
 ];
 
 /// The facts of the MultiPaxos family.
@@ -163,10 +163,10 @@ macro_rules! each_protocol {
             },
             raft in "raft": $crate::raft::Raft {
                 gate: [
-                    Budget::of(500).with(&["reads=quorum"]),
-                    Budget::of(500).with(&["reads=ongaro-lease"]),
-                    Budget::of(500).with(&["reads=leaseguard"]),
-                    Budget::of(500).with(&["reads=leaseguard", "leaseguard.clock=timers"]),
+                    Budget::of(250).with(&["reads=quorum"]),
+                    Budget::of(250).with(&["reads=ongaro-lease"]),
+                    Budget::of(250).with(&["reads=leaseguard"]),
+                    Budget::of(250).with(&["reads=leaseguard", "leaseguard.clock=timers"]),
                     Budget::of(200).with(&["reads=alr"]),
                     Budget::of(100).with(&["reads=alr"]).faults("all,clocks-beyond-bound"),
                     Budget::of(100).with(&["reads=inconsistent", "allow_stale_reads=true"]),
@@ -258,7 +258,7 @@ macro_rules! each_protocol {
             },
             multipaxos in "paxos/multipaxos": $crate::paxos::multipaxos::MultiPaxos {
                 gate: [
-                    Budget::of(1000),
+                    Budget::of(500),
                     Budget::of(150).with(&["value.part=8"]),
                     Budget::of(150).with(&["reads=alr"]),
                     Budget::of(50).with(&["reads=alr"]).faults("all,clocks-beyond-bound"),
@@ -267,17 +267,17 @@ macro_rules! each_protocol {
                 facts: PAXOS,
             },
             pqr in "paxos/pqr": $crate::paxos::pqr::Pqr {
-                gate: [Budget::of(400), Budget::of(400).with(&["leader_lease=true"])],
+                gate: [Budget::of(200), Budget::of(200).with(&["leader_lease=true"])],
                 facts: PAXOS,
             },
             quorum_leases in "paxos/quorum_leases": $crate::paxos::quorum_leases::QuorumLeases {
-                gate: [Budget::of(400), Budget::of(400).with(&["passive=true"])],
+                gate: [Budget::of(200), Budget::of(200).with(&["passive=true"])],
                 facts: PAXOS,
             },
             bodega in "paxos/bodega": $crate::paxos::bodega::Bodega {
                 gate: [
-                    Budget::of(600),
-                    Budget::of(150).nodes(5).with(&["roster.auto=true", "coverage.period=300ms"]),
+                    Budget::of(300),
+                    Budget::of(75).nodes(5).with(&["roster.auto=true", "coverage.period=300ms"]),
                 ],
                 facts: PAXOS,
             },
@@ -305,9 +305,9 @@ macro_rules! each_protocol {
             },
             epaxos in "epaxos": $crate::epaxos::Epaxos {
                 gate: [
-                    Budget::of(400),
-                    Budget::of(100).nodes(5),
-                    Budget::of(50).nodes(7),
+                    Budget::of(200),
+                    Budget::of(60).nodes(5),
+                    Budget::of(30).nodes(7),
                     Budget::of(100).with(&["value.part=8"]),
                 ],
                 facts: &["Applied", "Executed", "Installed", "Decided", "Ordered"],
