@@ -4,7 +4,7 @@
 //! `crash N` ends it, `copy A B` copies a directory, `A>B` lets node A connect to node B, `group N VERSION VOTERS
 //! [+ LEARNERS]` is what the log of node N says; where processes have so many groups (`groups COUNT`), `group N:2 …` is
 //! what it says of the second. `pass MILLISECONDS` lets time pass. `keep A` keeps the introduction that node A would
-//! send now, and `late A>B` lets it arrive at node B.
+//! send now, and `late A>B` lets it arrive at node B. `state N` is how far node N is.
 
 // tidy: long because each rule of admission has its story.
 
@@ -69,6 +69,7 @@ impl Story {
                 self.sync(id(node));
                 self.state(id(node))
             }
+            ["state", node] => self.state(id(node)),
             ["crash", node] => {
                 self.running.remove(&id(node)).expect("it runs");
                 String::new()
@@ -613,6 +614,38 @@ fn with_several_groups_a_majority_of_the_others_of_each_is_needed() {
     ));
 }
 
+/// Node 3 has left the first group before node 1 met it.
+#[test]
+fn a_first_member_that_left_one_group_may_take_part_and_not_join_with_another_disk() {
+    tell(
+        "groups 2
+         members 1 2 3
+         start 1 a = waits for 2 of 2 3
+         group 1 7 1 2
+         start 3 c = waits for 2 of 1 2
+         3>1 = ok, 3 waits for 1 of 2
+         crash 3
+         start 3 empty join = waits for 2 of 1 2
+         3>1 = 3 stops: OtherDisk",
+    );
+}
+
+#[test]
+fn proxies_are_answered_when_a_majority_of_each_group_has_accepted_the_present_life() {
+    let voters = set(&["1", "2", "3"]);
+    let memory = Memory { stage: Stage::Admitted, ..Memory::new(DiskId(1), Stage::New) };
+    let mut admission = Admission::start(id("1"), memory, 1, vec![KnownGroup::initial(voters); 2]).unwrap();
+    let voters = set(&["1", "4", "5"]);
+    let second = KnownGroup { version: 7, voters, members: voters };
+    admission.set_group(GroupId::at(1), second);
+    let mut answers = Vec::new();
+    for other in ["2", "3", "4"] {
+        admission.on_bound(id(other));
+        answers.push(admission.may_answer_proxies());
+    }
+    assert_eq!(answers, [false, false, true]);
+}
+
 #[test]
 fn a_joining_node_whose_log_names_no_group_refuses_nobody() {
     tell(
@@ -716,6 +749,18 @@ fn a_disk_is_not_retired_before_all_others_have_been_there_at_once() {
          start 3 c = runs
          3>1 = ok"
     ));
+    // Node 4 has become a member, and node 3 has lost all that it knew of that.
+    tell(&format!(
+        "{THREE}
+         group 1 7 1 2 3 4
+         group 2 7 1 2 3 4
+         crash 3
+         start 3 new replace = looks for 1 2
+         1>3 = not yet: Waits
+         state 3 = looks for 2 4
+         2>3 = not yet: Waits
+         state 3 = looks for 4"
+    ));
     // With another reach it starts again before it begins.
     tell(&format!(
         "{THREE}
@@ -729,6 +774,49 @@ fn a_disk_is_not_retired_before_all_others_have_been_there_at_once() {
          start 3 c 240 = runs
          3>2 = ok"
     ));
+}
+
+/// Nobody remembers an earlier disk of node 3.
+#[test]
+fn a_disk_that_is_to_replace_another_hears_that_an_earlier_life_of_it_has_begun() {
+    tell(
+        "members 1 2 3
+         start 1 a = waits for 2 of 2 3
+         start 2 b = waits for 2 of 1 3
+         start 3 new replace = looks for 1 2
+         1>3 = not yet: Waits, 1 waits for 2 of 2 3
+         state 3 = looks for 2
+         2>3 = ok, 2 waits for 1 of 1
+         3>1 = ok, 3 waits for 1 of 2
+         crash 3
+         start 3 new replace = looks for 1 2
+         1>3 = not yet: Waits, 1 waits for 2 of 2 3
+         state 3 = looks for 2, has begun",
+    );
+}
+
+/// Node 4 may begin when it hears that node 5 waits, which tells nothing else.
+#[test]
+fn a_disk_that_replaces_another_names_that_one_at_once_and_not_before() {
+    tell(
+        "members 1 2 3 4 5
+         start 1 a = waits for 3 of 2 3 4 5
+         start 2 b = waits for 3 of 1 3 4 5
+         start 3 c = waits for 3 of 1 2 4 5
+         start 4 d = waits for 3 of 1 2 3 5
+         4>1 = ok, 4 waits for 2 of 2 3 5
+         4>2 = ok, 4 waits for 1 of 3 5
+         4>3 = ok, 4 runs
+         crash 4
+         start 4 new replace = looks for 1 2 3 5
+         start 5 e replace = looks for 1 2 3 4
+         1>4 = not yet: Waits, 1 waits for 3 of 2 3 4 5
+         2>4 = not yet: Waits, 2 waits for 3 of 1 3 4 5
+         3>4 = not yet: Waits, 3 waits for 3 of 1 2 4 5
+         state 4 = looks for 5
+         5>4 = says that it waits
+         4>1 = ok, 4 waits for 3 of 2 3 5",
+    );
 }
 
 #[test]
@@ -977,32 +1065,35 @@ fn an_initial_member_that_lost_its_disk_does_not_join_as_if_it_were_new() {
     );
 }
 
-/// Member 1 does not hear of node 4 between the replacement and its leaving.
+/// Member 1 does not hear of node 4 between the replacement and its leaving. It is a voter of any group.
 #[test]
 fn the_disk_that_has_replaced_a_voters_counts_as_admitted_where_it_was_let_in() {
-    tell(&format!(
-        "{THREE}
-         start 4 d join = waits for 2 of 1 2 3
-         4>1 = ok, 4 waits for 1 of 2 3
-         4>2 = ok, 4 runs
-         group 1 7 1 2 3 4
-         group 2 7 1 2 3 4
-         group 3 7 1 2 3 4
-         crash 4
-         start 4 new replace = looks for 1 2 3
-         1>4 = not yet: Waits
-         2>4 = not yet: Waits
-         3>4 = ok
-         4>1 = ok, 4 waits for 2 of 2 3
-         4>2 = ok, 4 waits for 1 of 3
-         4>3 = ok, 4 runs
-         crash 1
-         start 1 a = runs
-         group 1 9 1 2 3
-         crash 4
-         start 4 empty join = waits for 2 of 1 2 3
-         4>1 = 4 stops: OtherDisk"
-    ));
+    for of in ["", ":2"] {
+        tell(&format!(
+            "groups 2
+             {THREE}
+             start 4 d join = waits for 2 of 1 2 3
+             4>1 = ok, 4 waits for 1 of 2 3
+             4>2 = ok, 4 runs
+             group 1{of} 7 1 2 3 4
+             group 2{of} 7 1 2 3 4
+             group 3{of} 7 1 2 3 4
+             crash 4
+             start 4 new replace = looks for 1 2 3
+             1>4 = not yet: Waits
+             2>4 = not yet: Waits
+             3>4 = ok
+             4>1 = ok, 4 waits for 2 of 2 3
+             4>2 = ok, 4 waits for 1 of 3
+             4>3 = ok, 4 runs
+             crash 1
+             start 1 a = runs
+             group 1{of} 9 1 2 3
+             crash 4
+             start 4 empty join = waits for 2 of 1 2 3
+             4>1 = 4 stops: OtherDisk"
+        ));
+    }
 }
 
 #[test]
