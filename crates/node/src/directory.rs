@@ -346,4 +346,31 @@ mod tests {
         directory.learn(members_of(3, 0, &[]), BTreeMap::new());
         assert_eq!(directory.difference(), None);
     }
+
+    #[test]
+    fn the_newest_word_of_each_group_counts_and_a_vote_in_any() {
+        let mut directory = Directory::new(Some((id(4), "b:4".to_owned())), initial(), 2);
+        let none = BTreeMap::new;
+        let assert_shows = |directory: &Directory, versions: [u64; 2], standing, known: &str| {
+            let groups: Vec<_> = directory.groups().iter().map(|group| group.version).collect();
+            assert_eq!((&groups[..], directory.standing()), (&versions[..], standing));
+            assert_eq!(peers(directory), known);
+        };
+        directory.learn(none(), members_of(2, 3, &[(1, ""), (-4, "")]));
+        assert_shows(&directory, [0, 3], Standing::Learner, "1=a:1 2=a:2 3=a:3");
+        directory.learn(members_of(2, 5, &[(1, ""), (3, "c:3"), (4, "")]), none());
+        assert_shows(&directory, [0, 5], Standing::Voter, "1=a:1 2=a:2 3=c:3");
+        // Its proxy was told of an earlier one by somebody who lags, or of another in the place of that in the log.
+        directory.learn(none(), members_of(2, 4, &[(1, ""), (3, "d:3")]));
+        assert_shows(&directory, [0, 5], Standing::Voter, "1=a:1 2=a:2 3=c:3");
+        directory.learn(none(), members_of(2, 5, &[(1, "")]));
+        assert_shows(&directory, [0, 5], Standing::Voter, "1=a:1 2=a:2 3=c:3");
+        directory.learn(members(2, &[(1, ""), (-4, "")]), none());
+        assert_shows(&directory, [2, 5], Standing::Voter, "1=a:1 3=c:3");
+        // It is in no group any more, and was in one only.
+        let mut directory = Directory::new(Some((id(4), "b:4".to_owned())), initial(), 2);
+        directory.learn(members_of(2, 5, &[(1, ""), (4, "")]), none());
+        directory.learn(members_of(2, 6, &[(1, "")]), none());
+        assert_eq!(directory.standing(), Standing::Left);
+    }
 }

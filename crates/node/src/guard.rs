@@ -434,7 +434,7 @@ mod tests {
             self.starts += 1;
             let (stage, least, can) = (Stage::New, Reach::SHORTEST, Toy::CAPABILITIES);
             let (node, members, incarnation) = (id(1), members(), self.starts);
-            let entry = Entry { node, stage, members, groups: 1, incarnation, can, least };
+            let entry = Entry { node, stage, members, groups: 2, incarnation, can, least };
             Guard::open(opened, entry, &configured.unwrap(), self.waker.clone())
         }
 
@@ -456,6 +456,19 @@ mod tests {
         let (stage, reach) = (Stage::New, Reach::SHORTEST);
         let groups = vec![KnownGroup::initial(members())];
         Introduction { life, stage, groups, peers: [].into(), reach }
+    }
+
+    #[test]
+    fn what_the_log_says_of_each_group_is_said_to_others() {
+        let guard = &mut Directory::new().start("1s").unwrap();
+        let voter = Member { address: String::new(), voter: true };
+        let group = |version, nodes: &[u64]| {
+            let nodes = nodes.iter().map(|node| (id(*node), voter.clone())).collect();
+            Members { version, nodes }
+        };
+        let groups = [group(4, &[1, 2]), group(7, &[1, 3])];
+        guard.set_groups(&groups);
+        assert_eq!(guard.introduction().unwrap().groups, groups.each_ref().map(KnownGroup::from));
     }
 
     #[test]
