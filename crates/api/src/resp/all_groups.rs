@@ -291,6 +291,14 @@ mod tests {
     }
 
     #[test]
+    fn members_change_from_the_feature_level_on_that_brings_it_if_that_is_known() {
+        let levels = [1, 2, 3, 4].map(FeatureLevel::new);
+        let is_refused = |level| MembershipChange::refusal(level).is_some();
+        assert_eq!(levels.map(is_refused), [true, true, false, false]);
+        assert!(is_refused(None));
+    }
+
+    #[test]
     fn groups_look_together_at_as_many_keys_as_one_would() {
         for (limit, groups, each) in [(10, 3, 4), (1, 64, 1), (u32::MAX, 3, 3334), (u32::MAX, 1, 10_000)] {
             let scan = Command::Scan { from: 7, limit, pattern: None, kind: None };

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use quorate_api::resp::{KeyGroups, KeyScope, Limits};
 use quorate_core::{
-    Access, Failure, FeatureLevel, GroupRequest, Manage, Managed, NodeId, Outcome, Range, Roster, Time, Wire,
+    Access, Consistency, Failure, FeatureLevel, GroupRequest, Manage, Managed, NodeId, Outcome, Range,
+    Roster, Staleness, Time, Wire,
 };
 use quorate_store::{Command, Partition, Reply};
 
@@ -130,6 +131,10 @@ fn a_node_that_does_not_know_the_feature_level_asks_the_group_for_it_before_a_ch
         }
         assert_eq!(connection.written(), "+OK\r\n");
     }
+    // Where any read may miss writes, this one must not.
+    node.consistency = Consistency::Sequential;
+    node.send(&mut connection, b"QUORATE MEMBER REMOVE 3\r\n");
+    assert_eq!(connection.asked.pop_back().unwrap().1.access, Access::Within(Staleness::Versions(0)));
 }
 
 #[test]
