@@ -270,13 +270,21 @@ impl Node {
         Outcome::Done(reply.to_bytes())
     }
 
-    /// Goes on with a request that waits for a turn, and executes what comes of it. Whether there was one.
-    pub fn turn(&mut self, connection: &mut Connection) -> bool {
+    /// Goes on with a request that waits for a turn. Whether there was one.
+    pub fn resume(&mut self, connection: &mut Connection) -> bool {
         let Some(ticket) = connection.resumed.pop_front() else { return false };
         connection.turns += 1;
         self.call(connection, |resp, session, _, context| resp.on_resume(session, ticket, context));
-        self.execute_all(connection);
         true
+    }
+
+    /// The same, and executes what comes of it.
+    pub fn turn(&mut self, connection: &mut Connection) -> bool {
+        let resumed = self.resume(connection);
+        if resumed {
+            self.execute_all(connection);
+        }
+        resumed
     }
 
     /// Executes and answers what has been asked, and nothing that waits for a turn.

@@ -1,6 +1,7 @@
 //! RESP as a client sees it: the frontend of the node, with a real store behind it.
 
 mod acl;
+mod all_groups;
 mod clients;
 mod fuzz;
 mod harness;
