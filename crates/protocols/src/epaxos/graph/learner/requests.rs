@@ -207,3 +207,32 @@ fn first_bytes(mut keys: Vec<Bytes>) -> Vec<Bytes> {
     keys.truncate(fit);
     keys
 }
+
+#[cfg(test)]
+mod tests {
+    use quorate_blocks::settings;
+    use quorate_core::{ProxyId, Settings, Wire};
+    use quorate_store::Command;
+
+    use super::*;
+
+    /// Replies take all the room that there is.
+    #[test]
+    fn a_read_that_finds_no_room_is_executed_when_its_proxy_repeats_it() {
+        let me = NodeId::new(1).expect("an id");
+        let config = settings::intake(&mut Settings::default()).expect("defaults");
+        let (mut requests, state, instance) =
+            (Requests::new(me, config), Replicated::default(), |index| Instance::new(me, index));
+        let command = Command::Get { key: Bytes::from_static(b"k") }.to_bytes();
+        let read =
+            || PendingRead { proxy: ProxyId::of(me).into(), nonce: 1, id: 1, command: command.clone() };
+        for index in 1..=2 {
+            requests.queue.add(vec![read()], 100, Time::ZERO);
+            assert!(requests.wait(Time::ZERO), "{index}");
+            requests.take_batch(instance(index), &state, Wall::default());
+            while index == 1 && requests.intake.take_room(1 << 20) {}
+            requests.answer(instance(index), &state, Wall::default());
+            assert_eq!(requests.flush(&state).len(), index as usize - 1);
+        }
+    }
+}
