@@ -69,6 +69,22 @@ fn a_follower_asks_those_behind_it_for_their_shards_and_a_leader_asks_all_for_an
     }
 }
 
+/// Of each value one shard of five is missing, all at the same node: it could be asked for a fourth.
+#[test]
+fn what_is_gathered_at_a_time_is_bounded_in_bytes_of_values() {
+    let (value, ballot) = (Bytes::from(vec![1; 6 << 20]), Ballot::ZERO.next(node(1)));
+    let mut log = SlotLog::new(0);
+    for slot in 1..=4 {
+        let id = ValueId { ballot, digest: digest(&value), len: 6 << 20, shards: 9, data: 5, slot };
+        log.vote(slot, ballot, id.split(&value, 4).nth(1).expect("nine voters"));
+    }
+    log.commit(ballot, 4);
+    let voters = (1..=9).map(node).collect();
+    let assignment = Assignment::balanced([voters], |_| 5);
+    let round = Gossip::default().round(&log, &Gatherer { voters, assignment, ..gatherer(false, 4) }, at(0));
+    assert_eq!(draw(round), "n3 1:[5]/1 | n3 2:[5]/1 | n3 3:[5]/1");
+}
+
 /// As many of each as a table says.
 #[test]
 fn a_follower_expects_the_shards_that_a_table_gives_to_others() {
