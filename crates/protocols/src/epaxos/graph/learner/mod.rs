@@ -554,6 +554,7 @@ impl Learner {
     pub fn check(&self) {
         let executed = self.state.executed();
         assert!(executed.prefix().within(&self.committed), "what is executed is committed");
+        assert!(executed.hull().within(&self.known), "what is executed was heard of");
         assert!(
             executed.hull().of(self.me) < self.next,
             "own instances are proposed before they are executed"

@@ -212,8 +212,7 @@ impl Learner {
     /// The smallest frontier with everything that anybody has said to this replica to exist.
     fn heard_of(&self) -> Frontier {
         let named = |held: &InstanceState| held.state.deps.union(&held.state.init.unwrap_or_default());
-        let hull = self.known.union(&self.state.executed().hull());
-        self.table.values().fold(hull, |heard, held| heard.union(&named(held)))
+        self.table.values().fold(self.known, |heard, held| heard.union(&named(held)))
     }
 
     /// A member answers. Only its first answer counts: its later ones would never end. This replica answers itself when
