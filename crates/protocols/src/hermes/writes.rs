@@ -101,6 +101,9 @@ impl Coordinator {
         let waiting = pending.chain(queued).map(|write| (write.proxy, write.name.nonce)).collect();
         (self.admitted, self.bytes) = (BTreeSet::new(), 0);
         self.lows.clear();
+        if !mutation::active("hermes/overtaken-for-ever") {
+            self.overtaken.clear();
+        }
         self.versions.clear();
         self.overdue.clear();
         waiting
@@ -135,6 +138,14 @@ impl Coordinator {
         let pending = self.pending.remove(key);
         self.ended += u64::from(pending.is_some());
         pending
+    }
+
+    /// A key may have nothing to write here any more: then it does not matter how often that was overtaken.
+    fn forget_overtaken(&mut self, key: &Key) {
+        let is_idle = !self.queues.contains_key(key) && !self.pending.contains_key(key);
+        if is_idle && !mutation::active("hermes/overtaken-for-ever") {
+            self.overtaken.remove(key);
+        }
     }
 
     /// A proxy has the answers to all writes of its session before this one. Those that wait for that may go on, be it
@@ -176,6 +187,8 @@ impl Coordinator {
             self.pending.keys().all(|key| !self.invalid.contains_key(key)),
             "what is pending is replayed"
         );
+        let is_written = |key: &Key| self.queues.contains_key(key) || self.pending.contains_key(key);
+        assert!(self.overtaken.keys().all(is_written), "only what is to be written can be overtaken");
     }
 }
 
@@ -294,7 +307,10 @@ impl Replica {
         }
         match changed || !answers.is_empty() {
             true => self.propose(key, at, record, answers, cx),
-            false => self.wake(key),
+            false => {
+                self.coordinator.forget_overtaken(key);
+                self.wake(key);
+            }
         }
     }
 
@@ -324,16 +340,16 @@ impl Replica {
         self.coordinator.yielded.remove(key);
         let Some(Pending { answers, .. }) = self.coordinator.end(key) else { return };
         if answers.is_empty() {
-            return;
+            return self.coordinator.forget_overtaken(key);
         }
-        *self.coordinator.overtaken.entry(key.clone()).or_default() += 1;
         if mutation::active("hermes/overtaken-fails") {
             for (write, _) in answers {
                 self.coordinator.forget(&write);
                 self.answer(&write, Reply::Error(CommandError::NoRoom).encoded());
             }
-            return;
+            return self.coordinator.forget_overtaken(key);
         }
+        *self.coordinator.overtaken.entry(key.clone()).or_default() += 1;
         let queue = self.coordinator.queues.entry(key.clone()).or_default();
         answers.into_iter().rev().for_each(|(write, _)| queue.push_front(write));
     }

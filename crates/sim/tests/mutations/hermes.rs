@@ -33,6 +33,14 @@ fn an_overtaken_write_that_is_said_to_have_failed() {
     crate::assert_goes_wrong("hermes", "hermes/overtaken-fails", text, fails);
 }
 
+/// Memory grows with the keys that were written by several at a time.
+#[test]
+#[should_panic(expected = "only what is to be written can be overtaken")]
+fn what_was_overtaken_and_is_remembered_for_ever() {
+    let text = trace!("hermes", "overtaken-write-of-one-that-is-left-out");
+    mutation::with("hermes/overtaken-for-ever", || crate::play(crate::named("hermes"), text)).unwrap();
+}
+
 /// It is committed when the last of the others has it.
 #[test]
 fn a_write_under_way_that_is_refused() {
