@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use quorate_core::{Random, Settings, SettingsError, Time, mutation};
+use quorate_core::{Marginal, Random, Settings, SettingsError, Time, mutation};
 
 use crate::settings;
 
@@ -46,6 +46,8 @@ const MOST_LOST: u32 = 3;
 pub struct LeaderMonitor {
     timeouts: ElectionTimeouts,
     heard: Option<Time>,
+    /// Whether whoever was heard leads, for people: a candidate that is supported does not yet, and may never.
+    leads: Marginal<bool>,
     /// Since when it has been waiting, and for how long it will.
     since: Time,
     patience: Duration,
@@ -59,13 +61,21 @@ impl LeaderMonitor {
     pub fn new(timeouts: ElectionTimeouts, patient: bool, now: Time, random: &mut Random) -> LeaderMonitor {
         let least = if patient { timeouts.election } else { timeouts.heartbeat };
         let patience = random.between(least, 2 * least);
-        LeaderMonitor { timeouts, heard: None, since: now, patience, lost: 0 }
+        LeaderMonitor { timeouts, heard: None, leads: Marginal(false), since: now, patience, lost: 0 }
     }
 
-    /// The leader, or another candidate that this replica supports, has spoken.
+    /// The leader has spoken, or another candidate that this replica supports, where nobody asks who
+    /// [leads](Self::is_led).
     pub fn heard(&mut self, now: Time) {
+        self.supports(now);
+        self.leads = Marginal(true);
+    }
+
+    /// Another candidate that this replica supports has spoken.
+    pub fn supports(&mut self, now: Time) {
         self.stands_for_election(now);
         self.lost = 0;
+        self.leads = Marginal(false);
     }
 
     /// This replica stands: nobody else should be helped.
@@ -89,6 +99,11 @@ impl LeaderMonitor {
     /// Whether a leader was heard so lately that nobody else should be helped.
     pub fn has_leader(&self, now: Time) -> bool {
         self.heard_within(self.timeouts.election, now)
+    }
+
+    /// Whether that was a leader, and not a candidate.
+    pub fn is_led(&self, now: Time) -> bool {
+        self.leads.0 && self.has_leader(now)
     }
 
     /// Whether a leader was heard in the last while.
@@ -131,6 +146,10 @@ mod tests {
         monitor.heard(ms(1000));
         assert!(monitor.has_leader(ms(1499)) && !monitor.has_leader(ms(1500)));
         assert!(monitor.remaining(ms(1499)).is_some());
+        monitor.supports(ms(1600));
+        assert!(monitor.has_leader(ms(1700)) && !monitor.is_led(ms(1700)), "a candidate");
+        monitor.heard(ms(1800));
+        assert!(monitor.is_led(ms(1900)) && !monitor.is_led(ms(2300)));
         for _ in 0..100 {
             let patience = monitor.restart(ms(2000), &mut random);
             assert!(patience >= timeouts.election && patience < 2 * timeouts.election);

@@ -120,7 +120,7 @@ impl<P: Policy> Replica<P> {
             self.send_prepare(missing, from, cx);
             cx.set_timer(Timer::Retransmit, RETRANSMIT);
         } else {
-            self.monitor.heard(now);
+            self.monitor.supports(now);
             self.role = Role::Follower;
             if let Some(from) = self.prepare_from.take() {
                 self.reply_to_prepare(from, cx);
@@ -279,7 +279,7 @@ impl<P: Policy> Replica<P> {
         }
         self.see(ballot, cx);
         if ballot == self.promised {
-            self.monitor.heard(cx.now());
+            self.monitor.supports(cx.now());
             self.reply_to_prepare(slot, cx);
         } else if ballot == self.wanted {
             self.prepare_from = Some(slot);

@@ -561,7 +561,7 @@ impl<P: Policy> quorate_core::Replica for Replica<P> {
             }
         };
         let leads = matches!(self.role, Role::Leader(_));
-        let hint = self.promised.node().filter(|node| *node != self.me && self.monitor.has_leader(now));
+        let hint = self.promised.node().filter(|node| *node != self.me && self.monitor.is_led(now));
         let mut status = Status {
             role,
             leader: if leads { Some(self.me) } else { hint },
