@@ -239,8 +239,15 @@ fn info_has_the_fields_that_the_document_lists_and_counts() {
 
 /// Whether an alert fires where these series stay as they are for ten minutes; `None` without `promtool`.
 fn fires(alert: &str, series: &[(String, u8)]) -> Option<bool> {
+    let stays = |(series, value): &(String, u8)| (series.clone(), format!("{value}x40"));
+    fires_after_ten_minutes(alert, &series.iter().map(stays).collect::<Vec<_>>())
+}
+
+/// The same of series with what they are every 15 seconds, as `promtool` spells it.
+fn fires_after_ten_minutes(alert: &str, series: &[(String, String)]) -> Option<bool> {
     let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/monitoring/alerts.yml");
-    let line = |(series, value): &(String, u8)| format!("  - series: '{series}'\n    values: '{value}x40'\n");
+    let line =
+        |(series, values): &(String, String)| format!("  - series: '{series}'\n    values: '{values}'\n");
     let given: String = series.iter().map(line).collect();
     let file = tempfile::NamedTempFile::new().unwrap();
     let holds = |samples: &str| {
@@ -284,6 +291,22 @@ fn that_a_member_is_not_reached_is_news_at_each_node_that_does_not_reach_it() {
             fires("QuoratePeerUnreachable", &[series("peers", peers), series("peers_up", up)])
         {
             assert_eq!(fires, is_news, "{up} of {peers}");
+        }
+    }
+}
+
+/// Each of three leads for four minutes.
+#[test]
+fn that_a_member_lags_is_news_though_another_leads_before_the_time_is_up() {
+    for (lag, is_news) in [("200000", true), ("5", false)] {
+        let values = [format!("{lag}x15 stale"), format!("_x16 {lag}x15 stale"), format!("_x32 {lag}x15")];
+        let told = |(leader, values)| {
+            let labels = format!("job=\"quorate\",instance=\"{leader}\",peer=\"9\"");
+            (format!("quorate_peer_lag{{{labels}}}"), values)
+        };
+        let series: Vec<_> = (1..).zip(values).map(told).collect();
+        if let Some(fires) = fires_after_ten_minutes("QuoratePeerLags", &series) {
+            assert_eq!(fires, is_news, "{lag}");
         }
     }
 }
