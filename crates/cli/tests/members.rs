@@ -134,6 +134,20 @@ fn replace_every_member(protocol: &str) {
     assert!(proxy.terminate().success());
 }
 
+/// Members tell proxies who ask them.
+#[test]
+fn a_proxy_without_clients_follows_the_group_until_all_whom_it_knew_are_gone() {
+    let mut cluster = Cluster::start(1, "raft");
+    let joining = cluster.join();
+    let proxy = cluster.proxy("proxy", "raft", cluster.members(), &[]);
+    let new = format!("2={joining}");
+    quorate(&cluster, &[0], &["member", "add", &new, "--remove", "1"]);
+    proxy.wait_for_line(&[&format!("the group is {new}")]);
+    cluster.nodes[0].kill();
+    let mut client = Client::connect([proxy.resp.as_str()], Duration::from_secs(10)).unwrap();
+    client.put(b"k", b"v").unwrap();
+}
+
 #[test]
 fn raft_refuses_a_member_that_is_not_there_and_adds_a_right_one_after_it() {
     refuse_absent_member("raft");

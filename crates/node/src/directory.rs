@@ -205,6 +205,11 @@ impl Directory {
         self.standing_among(self.groups[group.index()].newest().unwrap_or(&self.initial))
     }
 
+    /// Whether this node is a member of every group.
+    pub(crate) fn is_in_all(&self) -> bool {
+        self.me.is_some_and(|me| self.newest().all(|group| group.nodes.contains_key(&me)))
+    }
+
     fn standing_among(&self, members: &Members) -> Standing {
         let Some(me) = self.me else { return Standing::Client };
         match members.nodes.get(&me) {
@@ -325,8 +330,10 @@ mod tests {
         directory.learn(members(7, &[(1, ""), (2, ""), (4, "b:4")]), BTreeMap::new());
         assert_eq!(shown(&directory), (format!("{all},4=b:4"), 7, Standing::Voter));
         assert_eq!((peers(&directory).as_str(), directory.others()), ("1=a:1 2=a:2 3=a:3", 3));
+        assert!(!directory.is_in_all());
         directory.learn(members_of(2, 4, &[(1, ""), (2, ""), (-4, "b:4")]), BTreeMap::new());
         assert_eq!(shown(&directory), ("1=a:1,2=a:2,4=b:4".to_owned(), 11, Standing::Voter));
+        assert!(directory.is_in_all());
         assert_eq!(difference(&directory), "group 1 has 1,2,4; group 2 has 1,2,4 (learner)");
         assert_eq!((peers(&directory).as_str(), directory.others()), ("1=a:1 2=a:2", 2));
         // It leaves one group after the other.

@@ -30,6 +30,9 @@ pub const MEMBERS_DIFFER: &str = "members_differ";
 /// How long the reads may take.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// How often reads are made that nobody has asked for, where they are.
+const PROBE_AGAIN: Duration = Duration::from_secs(5);
+
 /// Ids of these reads have this bit, which those of clients' requests have not.
 const OWN: u64 = 1 << 63;
 
@@ -100,6 +103,8 @@ pub(crate) struct MonitorServer {
     /// The reads that are under way, if some are.
     reading: Option<Reading>,
     reads: u64,
+    /// When reads are made next that nobody has asked for.
+    next_probe: Time,
 }
 
 /// A read of each group, all asked at once.
@@ -128,7 +133,7 @@ pub(crate) fn new(waker: Arc<Waker>) -> (Monitor, MonitorServer) {
     let (sender, questions) = channel();
     (
         Monitor { questions: sender, waker },
-        MonitorServer { questions, waiting: Vec::new(), reading: None, reads: 0 },
+        MonitorServer { questions, waiting: Vec::new(), reading: None, reads: 0, next_probe: Time::ZERO },
     )
 }
 
@@ -164,6 +169,14 @@ impl MonitorServer {
     /// Has a read of each group made, for whose health nobody waits: its proxy hears then who the members are.
     pub(crate) fn probe_groups(&mut self) {
         self.waiting.push(Box::new(drop));
+    }
+
+    /// The same if it was not done in the last while.
+    pub(crate) fn probe_groups_again(&mut self, now: Time) {
+        if now >= self.next_probe {
+            self.next_probe = now + PROBE_AGAIN;
+            self.probe_groups();
+        }
     }
 
     /// Whether reads of its own are under way.
@@ -253,5 +266,10 @@ mod tests {
         let mut answers = asked.into_iter().map(answer).collect();
         server.sift(&mut answers, |_| String::new());
         assert!(answers.is_empty() && !server.is_reading() && take(&mut server).is_empty());
+        let at = |millis: u64| Time::from_nanos(millis * 1_000_000);
+        for (now, due) in [(10, true), (20, false), (5_009, false), (5_010, true)] {
+            server.probe_groups_again(at(now));
+            assert_eq!(!std::mem::take(&mut server.waiting).is_empty(), due, "{now}");
+        }
     }
 }

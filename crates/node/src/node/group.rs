@@ -90,4 +90,12 @@ impl<F: Frontend> Loop<F> {
             Standing::Client => {}
         }
     }
+
+    /// Has the groups tell who their members are now and then, where no replica of this process hears it. Without
+    /// clients it would ask nobody, and reach nobody any more once all whom it knows were replaced.
+    pub(super) fn keep_up_with_groups(&mut self, now: Time) {
+        if !self.machines.directory.is_in_all() {
+            self.monitor_server.probe_groups_again(now);
+        }
+    }
 }

@@ -97,6 +97,7 @@ impl<F: Frontend> Loop<F> {
         self.journal.snapshot_if_due(self.limits.snapshot_after, room, || self.machines.save());
         self.show_status(now);
         self.ask_for_first_level(now);
+        self.keep_up_with_groups(now);
     }
 
     /// Looks at the disk before its time if the log has grown by much, or has no room to grow.
