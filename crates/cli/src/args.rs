@@ -330,7 +330,8 @@ pub struct Bounds {
     #[arg(long, value_name = "SIZE")]
     pub client_output: Option<String>,
     /// What is kept for all clients together: unfinished requests, transactions before EXEC, replies not taken;
-    /// beyond, those with the most are disconnected [default: 1GiB, or as much as one client may leave untaken]
+    /// beyond, those with the most are disconnected. Requests under way may take as much besides, and 256MiB at most:
+    /// beyond, clients wait [default: 1GiB, or as much as one client may leave untaken]
     #[arg(long, value_name = "SIZE")]
     pub client_memory: Option<String>,
 }

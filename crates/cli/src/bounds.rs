@@ -40,6 +40,7 @@ pub fn limits(bounds: &Bounds) -> Result<(Limits, resp::Limits), Failure> {
         Some(text) => size("client-memory", text, least, 1 << 40)?,
         None => node.client_memory.max(least),
     };
+    node.request_bytes = node.request_bytes.min(node.client_memory);
     if let Some(count) = bounds.max_clients {
         if count == 0 {
             return Err(Failure::wrong("--max-clients 0: a node that serves needs at least 1"));

@@ -3,6 +3,8 @@
 
 mod support;
 
+use std::thread;
+
 use support::{Cluster, Connection, Node, Resp, request, wait_for};
 
 /// Address space of a node, in KiB: a few times what it needs, a fraction of what these requests could make it hold.
@@ -120,4 +122,27 @@ fn a_replica_that_lags_behind_large_values_catches_up() {
     assert_eq!(get(&cluster.nodes[behind], "last"), b"written");
     assert!(get(&cluster.nodes[behind], "v11") == vec![11; LARGE], "what it missed is there");
     assert_eq!(cluster.nodes[leader].lines_with("a message of"), 0, "no message was too long");
+}
+
+#[test]
+fn requests_that_wait_for_a_majority_take_no_more_memory_than_clients_may() {
+    let flags = ["--max-value", "8MiB", "--client-output", "16MiB", "--client-memory", "48MiB"];
+    let cluster =
+        Cluster::start_with(3, "multipaxos", &[&flags[..], &["--set", "intake.bytes=16MiB"]].concat());
+    let [asked, others @ ..] = &cluster.nodes[..] else { panic!("there are three") };
+    let requests = request(&[b"SET", b"k", &vec![b'x'; 1 << 20]]).repeat(20);
+    others.iter().for_each(Node::pause);
+    thread::scope(|scope| {
+        let mut first = Connection::open(&asked.resp).unwrap();
+        first.send(&request(&[b"SET", b"first", b"x"])).unwrap();
+        for _ in 0..15 {
+            scope.spawn(|| answers(asked, &requests, 20));
+        }
+        // It has been given up: what came behind it had all that time to be read.
+        assert!(matches!(first.reply().unwrap(), Resp::Error(why) if why.starts_with("CLUSTERDOWN ")));
+        let (_, highest) = asked.memory();
+        others.iter().for_each(Node::resume);
+        assert!(highest < 220 << 20, "{highest}");
+    });
+    cluster.nodes.iter().for_each(Node::wait_until_serving);
 }
