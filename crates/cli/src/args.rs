@@ -329,9 +329,9 @@ pub struct Bounds {
     /// Replies that a client may leave untaken before its connection is closed [default: 128MiB]
     #[arg(long, value_name = "SIZE")]
     pub client_output: Option<String>,
-    /// What is kept for all clients together: unfinished requests, transactions before EXEC, replies not taken;
-    /// beyond, those with the most are disconnected. Requests under way may take as much besides, and 256MiB at most:
-    /// beyond, clients wait [default: 1GiB, or as much as one client may leave untaken]
+    /// What is kept for all clients together: unfinished requests, transactions before EXEC with what they watch,
+    /// replies not taken; beyond, those with the most are disconnected. Requests under way may take as much besides,
+    /// and 256MiB at most: beyond, clients wait [default: 1GiB, or as much as one client may leave untaken]
     #[arg(long, value_name = "SIZE")]
     pub client_memory: Option<String>,
 }

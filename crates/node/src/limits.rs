@@ -21,9 +21,9 @@ pub struct Limits {
     pub client_output_pause: usize,
     /// Output that one client has not taken yet, beyond which its connection is closed.
     pub client_output: usize,
-    /// What is kept for all clients together: input that is no whole request yet, transactions before their EXEC,
-    /// output not taken. From half of it on, a client that has output waiting is not read; beyond it, the connections
-    /// for which most is kept are closed.
+    /// What is kept for all clients together: input that is no whole request yet, transactions before their EXEC with
+    /// what they watch, output not taken. From half of it on, a client that has output waiting is not read; beyond it,
+    /// the connections for which most is kept are closed.
     pub client_memory: usize,
     /// One message between processes; a longer one is refused before memory is reserved for it.
     pub frame: usize,

@@ -249,13 +249,13 @@ impl Session {
         changes_users || is_read && self.state.read_mode == ReadMode::Sequential
     }
 
-    /// Bytes of replies that wait for earlier ones, of a transaction before its EXEC, and of a request that waits or is
-    /// being encoded.
+    /// Bytes of replies that wait for earlier ones, of a transaction before its EXEC, of what is watched for it, and of
+    /// a request that waits or is being encoded.
     pub(super) fn held(&self) -> usize {
         let queue = self.state.queue.as_ref().filter(|queue| !queue.spoiled);
         let queued = queue.map_or(0, |queue| queue.bytes);
         let held = self.held.as_ref().map_or(0, |held| held.frame.len() + size_of_val(&*held.words));
-        self.replies.waiting + queued + held + self.encoding
+        self.replies.waiting + queued + self.state.watch.bytes() + held + self.encoding
     }
 
     /// What a request under way is called.

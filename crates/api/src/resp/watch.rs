@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use quorate_core::{Outcome, Wire};
 use quorate_store::{Key, Reply};
 
+/// What a watched key takes beyond its bytes: its place among the others, and two allocations.
+const PLACE: usize = 128;
+
 /// Keys whose change lets EXEC fail, with the versions they had.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
@@ -21,13 +24,18 @@ pub(super) struct Watch {
 impl Watch {
     /// Watches more keys; the number must come back with their versions. `None` if they are too many.
     pub(super) fn begin(&mut self, keys: &[Key], limit: usize) -> Option<u64> {
-        let bytes = self.bytes + keys.iter().map(|key| key.len() + 64).sum::<usize>();
+        let bytes = self.bytes + keys.iter().map(|key| key.len() + PLACE).sum::<usize>();
         if bytes > limit {
             return None;
         }
         self.bytes = bytes;
         self.pending += 1;
         Some(self.id)
+    }
+
+    /// Bytes that are kept for what is watched.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Stops watching all keys, as UNWATCH, EXEC and DISCARD do.

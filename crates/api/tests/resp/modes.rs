@@ -92,6 +92,19 @@ fn what_is_kept_for_a_client_counts_its_transaction() {
     assert_eq!(node.resp.held(connection.session()), 0);
 }
 
+#[test]
+fn what_is_kept_for_a_client_counts_the_keys_that_it_watches() {
+    use quorate_node::frontend::Frontend;
+    let (mut node, mut connection) = node(ReadMode::Linearizable);
+    for times in 1..=3 {
+        let key = "k".repeat(1000);
+        node.ask(&mut connection, format!("WATCH {key}{times}\r\n").as_bytes());
+        assert!(node.resp.held(connection.session()) > times * key.len());
+    }
+    node.ask(&mut connection, b"UNWATCH\r\n");
+    assert_eq!(node.resp.held(connection.session()), 0);
+}
+
 /// What a connection asks of the group, when it has sent this and its WATCH was answered.
 fn accesses(node: &mut Node, connection: &mut Connection, words: &str) -> Vec<Access> {
     node.send(connection, words.replace("; ", "\r\n").as_bytes());
