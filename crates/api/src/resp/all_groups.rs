@@ -273,8 +273,10 @@ mod tests {
                        version that knows it, CONFIG SET feature-level 3";
         for (believed, replied, refusal) in [
             (None, 3, None),
+            (None, 4, None),
             (FeatureLevel::new(2), 3, None),
             (FeatureLevel::new(2), 2, Some(refused)),
+            (None, 1, Some(refused)),
             (None, 0, Some(refused)),
         ] {
             let mut change = MembershipChange::of(Manage::CancelChange, 2, believed);
@@ -288,14 +290,6 @@ mod tests {
             assert_eq!(found, refusal.map(|text| Managed::Refused(text.into()).to_bytes()));
             assert_eq!(change.request(Consistency::Linearizable).0, Access::Manage);
         }
-    }
-
-    #[test]
-    fn members_change_from_the_feature_level_on_that_brings_it_if_that_is_known() {
-        let levels = [1, 2, 3, 4].map(FeatureLevel::new);
-        let is_refused = |level| MembershipChange::refusal(level).is_some();
-        assert_eq!(levels.map(is_refused), [true, true, false, false]);
-        assert!(is_refused(None));
     }
 
     #[test]
