@@ -77,7 +77,7 @@ fn support_for_a_ballot_that_is_not_durable() {
     let text = trace!("paxos/bodega", "support-that-is-not-durable");
     let reads_before_sync = |text: &str| {
         let before = text.split("sync r2").next().expect("it begins");
-        before.contains("r3 follower leader r1 ballot 2.1 committed 0 applied 0 lease")
+        before.contains("r3 follower leader - ballot 2.1 committed 0 applied 0 lease")
     };
     assert_goes_wrong("bodega", "now/Renew", text, reads_before_sync);
 }
