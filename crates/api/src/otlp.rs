@@ -133,7 +133,7 @@ impl Source {
 
     /// The span of a request, and those of its stages.
     fn spans(&mut self, request: &SlowRequest) -> Vec<Value> {
-        let SlowRequest { ended, took, asked, address, slot, stages, .. } = request;
+        let SlowRequest { ended, took, asked, address, group, slot, stages, .. } = request;
         let (trace, parent) = (self.id(16), self.id(8));
         let begin = Duration::from_millis(ended.millis()).saturating_sub(*took);
         let nanos = |time: Duration| time.as_nanos().to_string();
@@ -142,6 +142,7 @@ impl Source {
             text("db.operation.name", asked.command),
             text("client.address", address),
         ];
+        attributes.extend(group.map(|group| number("quorate.group", group.get().into())));
         attributes.extend(slot.map(|slot| number("quorate.slot", slot)));
         if !asked.client.is_empty() {
             attributes.push(text("quorate.client.name", &asked.client));
@@ -318,6 +319,7 @@ mod tests {
             took: ms(12),
             asked: Described { command: "set", client: "shop".to_owned() },
             address: "127.0.0.1:9".to_owned(),
+            group: None,
             slot: Some(7),
             stages: vec![("queued", ms(2)), ("failed", ms(10))],
         };

@@ -135,12 +135,14 @@ impl GroupsProcess {
             }
             all.replies.append(replies);
             all.facts.extend(facts.drain(..).map(|(_, fact)| (group, fact)));
-            let own = |(_, said)| (group, said);
-            all.members.0.extend(std::mem::take(&mut members.0).into_iter().map(own));
-            all.members.1.extend(std::mem::take(&mut members.1).into_iter().map(own));
-            all.request_marks.append(request_marks);
-            // Slots of several groups have the same numbers: nobody could tell whose stage was slow.
-            slot_marks.clear();
+            let said_by = |(_, said)| (group, said);
+            all.members.0.extend(std::mem::take(&mut members.0).into_iter().map(said_by));
+            all.members.1.extend(std::mem::take(&mut members.1).into_iter().map(said_by));
+            all.request_marks.extend(request_marks.drain(..).map(|(_, mark, at)| (group, mark, at)));
+            all.slot_marks.extend(slot_marks.drain(..).map(|(_, mark, at, persisted)| {
+                // As barriers: a replica counts its own records, and the process those of all.
+                (group, mark, at, others + persisted - own)
+            }));
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_core::{
-    Access, Answered, Group, GroupId, GroupRequest, Image, Instant, Manage, Managed, NodeId, Outcome,
+    Access, Answered, Group, GroupId, GroupRequest, Image, Instant, Manage, Managed, Mark, NodeId, Outcome,
     Payload, Piece, ProxyId, Random, Request, RequestId, Saved, Settings, Time, Wall, Wire,
 };
 use quorate_protocols::registry::named;
@@ -92,6 +92,29 @@ fn with_open_sessions() -> Box<dyn AnyProcess> {
     ask_command(&mut *process, 2, &put("z", "0"));
     assert_eq!(sync(&mut *process).len(), 2);
     process
+}
+
+#[test]
+fn marks_say_whose_slot_it_is_and_how_many_records_of_all_came_before() {
+    let mut process = with_open_sessions();
+    process.set_timed(true);
+    let mut recorded = Vec::new();
+    for (id, key) in [(3, "a"), (4, "z"), (5, "z"), (6, "a")] {
+        ask_command(&mut *process, id, &put(key, "1"));
+        sync(&mut *process);
+        let persisted = process.persisted();
+        let effects = process.effects();
+        recorded.extend(effects.slot_marks.drain(..).filter_map(|(group, mark, _, records)| match mark {
+            Mark::Recorded { slot } => Some((group.get(), slot, persisted - records)),
+            _ => None,
+        }));
+        let answered: Vec<_> = effects.request_marks.drain(..).map(|(group, ..)| group).collect();
+        assert!(
+            !answered.is_empty()
+                && answered.iter().all(|group| group.get() == recorded[recorded.len() - 1].0)
+        );
+    }
+    assert_eq!(recorded, [(1, 3, 0), (2, 3, 0), (2, 4, 0), (1, 4, 0)]);
 }
 
 #[test]

@@ -314,7 +314,7 @@ impl<F: Frontend> Loop<F> {
         facts.extend([("settings", settings_in_force(reach)), ("timeouts", timeouts_in_force)]);
         // Peers compare what they were given, not what follows from distances.
         let settings = &configured[Reach::SHORTEST.index()].1;
-        let slow = Slow::new(limits.slow, metrics.clone());
+        let slow = Slow::new(limits.slow, metrics.clone()).of_groups(groups);
         let slow = Rc::new(match spans {
             Some(spans) => slow.with_spans(spans, random.fork()),
             None => slow,

@@ -23,7 +23,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-use quorate_core::{Access, Mark, Outcome, Random, RequestId, Time, Wall};
+use quorate_core::{Access, GroupId, Mark, Outcome, Random, RequestId, Time, Wall};
 use tracing::info;
 
 use crate::metrics::Metrics;
@@ -49,7 +49,9 @@ pub struct SlowRequest {
     pub asked: Described,
     /// Where the client is.
     pub address: String,
-    /// The slot it was executed in, if it is known.
+    /// Which of several groups was asked (`--groups`), if it is known.
+    pub group: Option<GroupId>,
+    /// The slot of the group that it was executed in, if it is known.
     pub slot: Option<u64>,
     /// How long each stage took, in order; see the module's comment.
     pub stages: Vec<(&'static str, Duration)>,
@@ -71,16 +73,18 @@ pub(crate) struct Times {
     access: Access,
     forwarded: Option<Time>,
     answered: Option<Time>,
+    group: Option<GroupId>,
     slot: u64,
 }
 
 impl Times {
     pub(crate) fn new(asked: Time, access: Access) -> Times {
-        Times { asked, access, forwarded: None, answered: None, slot: 0 }
+        Times { asked, access, forwarded: None, answered: None, group: None, slot: 0 }
     }
 
-    /// A proxy's mark of this request.
-    pub(crate) fn mark(&mut self, mark: Mark, at: Time) {
+    /// A mark of this request by the proxy of a group.
+    pub(crate) fn mark(&mut self, group: GroupId, mark: Mark, at: Time) {
+        self.group = Some(group);
         match mark {
             // Repetitions do not end the wait again.
             Mark::Forwarded { .. } => drop(self.forwarded.get_or_insert(at)),
@@ -100,8 +104,9 @@ pub(crate) fn request(mark: Mark) -> Option<RequestId> {
 }
 
 /// What is noted of a slot that was proposed here.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct SlotTimes {
+    group: GroupId,
     slot: u64,
     requests: usize,
     proposed: Time,
@@ -111,6 +116,11 @@ struct SlotTimes {
 }
 
 impl SlotTimes {
+    /// Nothing but that it was proposed.
+    fn new(group: GroupId, slot: u64, proposed: Time) -> SlotTimes {
+        SlotTimes { group, slot, requests: 0, proposed, synced: None, committed: None, applied: None }
+    }
+
     /// Its stages, as far as they are known, after what was `reached` before.
     fn stages(&self, reached: &mut Reached) {
         // A majority of others may be faster than the own disk; then nobody waited for it.
@@ -168,6 +178,8 @@ impl Pace {
 pub(crate) struct Slow {
     threshold: Option<Duration>,
     metrics: Rc<Metrics>,
+    /// How many groups of replicas are in the process.
+    groups: u64,
     state: RefCell<State>,
     /// Where spans are exported: their queue, and what draws the sample.
     spans: Option<(SpanQueue, RefCell<Random>)>,
@@ -175,10 +187,10 @@ pub(crate) struct Slow {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The slot's number modulo their count is its place.
+    /// Each has its [place](Slow::place).
     slots: Vec<SlotTimes>,
-    /// Records that are not known to be durable, with the slots they are of.
-    unsynced: VecDeque<(u64, u64)>,
+    /// Records that are not known to be durable, with the groups and slots they are of.
+    unsynced: VecDeque<(u64, (GroupId, u64))>,
     entries: VecDeque<SlowRequest>,
     /// The slowest of the requests of one slot that have ended last, and how many they are: not logged yet.
     unlogged: Option<(SlowRequest, u64)>,
@@ -188,15 +200,18 @@ struct State {
 }
 
 impl State {
-    /// What is noted of a slot, if it was proposed here.
-    fn slot(&mut self, slot: u64) -> Option<&mut SlotTimes> {
-        self.slots.get_mut((slot % SLOTS) as usize).filter(|times| times.slot == slot && slot != 0)
+    /// What is noted of a group's slot in its place, if it was proposed here.
+    fn slot(&mut self, place: usize, (group, slot): (GroupId, u64)) -> Option<&mut SlotTimes> {
+        let is_it = |times: &&mut SlotTimes| (times.group, times.slot) == (group, slot) && slot != 0;
+        self.slots.get_mut(place).filter(is_it)
     }
 
     /// Logs a request, or keeps it to log it with others of its slot.
     fn log(&mut self, entry: SlowRequest, now: Time) {
         match &mut self.unlogged {
-            Some((slowest, count)) if entry.slot.is_some() && slowest.slot == entry.slot => {
+            Some((slowest, count))
+                if entry.slot.is_some() && (slowest.group, slowest.slot) == (entry.group, entry.slot) =>
+            {
                 *count += 1;
                 if entry.took > slowest.took {
                     *slowest = entry;
@@ -222,7 +237,7 @@ impl State {
 impl Slow {
     /// Notes what takes as long as the threshold, if there is one.
     pub(crate) fn new(threshold: Option<Duration>, metrics: Rc<Metrics>) -> Slow {
-        let slow = Slow { threshold, metrics, state: RefCell::default(), spans: None };
+        let slow = Slow { threshold, metrics, groups: 1, state: RefCell::default(), spans: None };
         if threshold.is_some() { slow.noting_slots() } else { slow }
     }
 
@@ -231,8 +246,18 @@ impl Slow {
         Slow { spans: Some((spans, RefCell::new(random))), ..self.noting_slots() }
     }
 
+    /// Tells slots of so many groups in the process apart.
+    pub(crate) fn of_groups(self, groups: usize) -> Slow {
+        Slow { groups: groups as u64, ..self }
+    }
+
+    /// Where a slot is noted. Groups have slots of the same numbers, and each its own places.
+    fn place(&self, (group, slot): (GroupId, u64)) -> usize {
+        (slot.wrapping_mul(self.groups).wrapping_add(group.index() as u64) % SLOTS) as usize
+    }
+
     fn noting_slots(self) -> Slow {
-        self.state.borrow_mut().slots = vec![SlotTimes::default(); SLOTS as usize];
+        self.state.borrow_mut().slots = vec![SlotTimes::new(GroupId::FIRST, 0, Time::ZERO); SLOTS as usize];
         self
     }
 
@@ -241,16 +266,17 @@ impl Slow {
         self.threshold.is_some() || self.spans.is_some()
     }
 
-    /// A replica's marks, each with the time when its step began, and how many records it had persisted after it. What
-    /// it has executed meanwhile is done now.
-    pub(crate) fn on_marks(&self, marks: &mut Vec<(Mark, Time, u64)>, now: impl Fn() -> Time) {
+    /// Marks of each group's replica, with the time when its step began, and how many records the process had persisted
+    /// after it. What was executed meanwhile is done now.
+    pub(crate) fn on_marks(&self, marks: &mut Vec<(GroupId, Mark, Time, u64)>, now: impl Fn() -> Time) {
         let state = &mut *self.state.borrow_mut();
         let mut end = None;
-        for (mark, at, persisted) in marks.drain(..) {
+        for (group, mark, at, persisted) in marks.drain(..) {
+            let named = |slot| (self.place((group, slot)), (group, slot));
             match mark {
                 Mark::Proposed { slot } => {
-                    let fresh = SlotTimes { slot, proposed: at, ..SlotTimes::default() };
-                    if let Some(times) = state.slots.get_mut((slot % SLOTS) as usize) {
+                    let fresh = SlotTimes::new(group, slot, at);
+                    if let Some(times) = state.slots.get_mut(named(slot).0) {
                         *times = fresh;
                     }
                 }
@@ -258,15 +284,17 @@ impl Slow {
                     if state.unsynced.len() as u64 == SLOTS {
                         state.unsynced.pop_front();
                     }
-                    state.unsynced.push_back((persisted, slot));
+                    state.unsynced.push_back((persisted, (group, slot)));
                 }
                 Mark::Committed { slot } => {
-                    if let Some(times) = state.slot(slot) {
+                    let (place, slot) = named(slot);
+                    if let Some(times) = state.slot(place, slot) {
                         times.committed.get_or_insert(at);
                     }
                 }
                 Mark::Applied { slot, requests } => {
-                    let Some(times) = state.slot(slot) else { continue };
+                    let (place, slot) = named(slot);
+                    let Some(times) = state.slot(place, slot) else { continue };
                     let end = *end.get_or_insert_with(&now);
                     (times.applied, times.requests) = (Some(end), requests);
                     let times = *times;
@@ -276,7 +304,7 @@ impl Slow {
                     if self.is_slow(times.proposed, end)
                         && let Some(unsaid) = state.of_slots.ask(end)
                     {
-                        say_slot(&times, end, unsaid);
+                        self.say_slot(&times, end, unsaid);
                     }
                 }
                 Mark::Forwarded { .. } | Mark::Answered { .. } => {}
@@ -292,7 +320,7 @@ impl Slow {
         }
         let now = now();
         while let Some((_, slot)) = state.unsynced.pop_front_if(|(record, _)| *record <= durable) {
-            if let Some(times) = state.slot(slot) {
+            if let Some(times) = state.slot(self.place(slot), slot) {
                 times.synced.get_or_insert(now);
             }
         }
@@ -335,7 +363,8 @@ impl Slow {
         let state = &mut *self.state.borrow_mut();
         let mut reached = Reached::new(times.asked);
         reached.at("queued", times.forwarded);
-        match state.slot(times.slot).filter(|slot| slot.applied.is_some()) {
+        let slot = (times.group.unwrap_or(GroupId::FIRST), times.slot);
+        match state.slot(self.place(slot), slot).filter(|slot| slot.applied.is_some()) {
             Some(slot) => {
                 reached.at("proposed", Some(slot.proposed));
                 slot.stages(&mut reached);
@@ -352,6 +381,7 @@ impl Slow {
             took: now.since(times.asked),
             asked,
             address,
+            group: times.group.filter(|_| self.groups > 1),
             slot: (times.slot != 0).then_some(times.slot),
             stages: reached.stages,
         };
@@ -367,6 +397,27 @@ impl Slow {
             state.entries.pop_back();
         }
         state.entries.push_front(entry);
+    }
+
+    fn say_slot(&self, times: &SlotTimes, end: Time, unsaid: u64) {
+        let mut reached = Reached::new(times.proposed);
+        times.stages(&mut reached);
+        let stages = reached.stages;
+        let of = |name| stages.iter().find(|(stage, _)| *stage == name).map(|(_, took)| micros(*took));
+        let SlotTimes { group, slot, requests, .. } = *times;
+        let took = end.since(times.proposed);
+        info!(
+            group = (self.groups > 1).then(|| group.get()),
+            slot,
+            requests,
+            total_us = micros(took),
+            synced_us = of("synced"),
+            committed_us = of("committed"),
+            applied_us = of("applied"),
+            unsaid,
+            "a slow slot: {slot} with {requests} requests took {took:.1?}{}",
+            longest(&stages)
+        );
     }
 
     /// Logs the requests that waited for others of their slot.
@@ -395,11 +446,12 @@ fn micros(duration: Duration) -> u64 {
 }
 
 fn say_request(entry: &SlowRequest, requests: u64, unsaid: u64) {
-    let SlowRequest { took, asked, address, slot, stages, .. } = entry;
+    let SlowRequest { took, asked, address, group, slot, stages, .. } = entry;
     let of = |name| stages.iter().find(|(stage, _)| *stage == name).map(|(_, took)| micros(*took));
     info!(
         command = asked.command,
         client = address,
+        group = group.map(GroupId::get),
         slot,
         requests,
         total_us = micros(*took),
@@ -417,26 +469,6 @@ fn say_request(entry: &SlowRequest, requests: u64, unsaid: u64) {
         asked.command,
         longest(stages),
         if requests > 1 { format!("; {} more of its slot", requests - 1) } else { String::new() }
-    );
-}
-
-fn say_slot(times: &SlotTimes, end: Time, unsaid: u64) {
-    let mut reached = Reached::new(times.proposed);
-    times.stages(&mut reached);
-    let stages = reached.stages;
-    let of = |name| stages.iter().find(|(stage, _)| *stage == name).map(|(_, took)| micros(*took));
-    let SlotTimes { slot, requests, .. } = *times;
-    let took = end.since(times.proposed);
-    info!(
-        slot,
-        requests,
-        total_us = micros(took),
-        synced_us = of("synced"),
-        committed_us = of("committed"),
-        applied_us = of("applied"),
-        unsaid,
-        "a slow slot: {slot} with {requests} requests took {took:.1?}{}",
-        longest(&stages)
     );
 }
 
@@ -486,11 +518,11 @@ mod tests {
                     continue;
                 }
                 "forward" => {
-                    times.mark(Mark::Forwarded { request }, now);
+                    times.mark(GroupId::FIRST, Mark::Forwarded { request }, now);
                     continue;
                 }
                 "answer" => {
-                    times.mark(Mark::Answered { request, slot: number(2) }, now);
+                    times.mark(GroupId::FIRST, Mark::Answered { request, slot: number(2) }, now);
                     continue;
                 }
                 "reply" | "fail" => {
@@ -515,7 +547,9 @@ mod tests {
                 "apply" => Mark::Applied { slot: number(2), requests: 1 },
                 other => panic!("no such verb: {other}"),
             };
-            slow.on_marks(&mut vec![(mark, now, persisted)], || now + Duration::from_millis(1));
+            slow.on_marks(&mut vec![(GroupId::FIRST, mark, now, persisted)], || {
+                now + Duration::from_millis(1)
+            });
         }
         let mut drawn = String::new();
         for entry in slow.latest(usize::MAX).iter().rev() {
@@ -659,7 +693,7 @@ mod tests {
         end(1);
         assert_eq!((slow.len(), slow.latest(9)[0].number), (1, 300));
         for slot in 1..=3 * SLOTS {
-            slow.on_marks(&mut vec![(Mark::Recorded { slot }, at(0), slot)], || at(0));
+            slow.on_marks(&mut vec![(GroupId::FIRST, Mark::Recorded { slot }, at(0), slot)], || at(0));
         }
         assert_eq!(slow.state.borrow().unsynced.len() as u64, SLOTS);
         let mut pace = Pace::default();
@@ -673,7 +707,7 @@ mod tests {
         let slow = Slow::new(Some(THRESHOLD), Rc::default());
         let end = |asked: u64, slot: u64| {
             let mut times = Times::new(at(asked), Access::Write);
-            times.mark(Mark::Answered { request: RequestId(1), slot }, at(100));
+            times.mark(GroupId::FIRST, Mark::Answered { request: RequestId(1), slot }, at(100));
             let outcome = Outcome::Done(Bytes::new());
             slow.on_outcome(&times, &outcome, (at(100), || Wall::ZERO), Default::default);
         };
@@ -694,10 +728,48 @@ mod tests {
     }
 
     #[test]
+    fn slots_of_several_groups_are_told_apart() {
+        let slow = Slow::new(Some(THRESHOLD), Rc::default()).of_groups(2);
+        let [first, second] = [0, 1].map(GroupId::at);
+        let mut marks = vec![
+            (first, Mark::Proposed { slot: 7 }, at(0), 0),
+            (second, Mark::Proposed { slot: 7 }, at(20), 0),
+            (first, Mark::Committed { slot: 7 }, at(30), 0),
+            (second, Mark::Recorded { slot: 7 }, at(30), 1),
+        ];
+        slow.on_marks(&mut marks, || at(30));
+        slow.on_durable(1, || at(40));
+        let mut marks = vec![
+            (second, Mark::Committed { slot: 7 }, at(50), 1),
+            (first, Mark::Applied { slot: 7, requests: 1 }, at(60), 1),
+            (second, Mark::Applied { slot: 7, requests: 1 }, at(60), 1),
+        ];
+        slow.on_marks(&mut marks, || at(60));
+        for group in [first, second] {
+            let mut times = Times::new(at(0), Access::Write);
+            times.mark(group, Mark::Answered { request: RequestId(1), slot: 7 }, at(60));
+            let outcome = Outcome::Done(Bytes::new());
+            slow.on_outcome(&times, &outcome, (at(60), || Wall::ZERO), Default::default);
+        }
+        let told = |entry: &SlowRequest| {
+            let stages = entry.stages.iter().map(|(stage, took)| format!(" {stage} {}", took.as_millis()));
+            format!("{} {}:{}", entry.group.unwrap(), entry.slot.unwrap(), stages.collect::<String>())
+        };
+        assert_eq!(
+            slow.latest(2).iter().map(told).collect::<Vec<_>>(),
+            [
+                "2 7: proposed 20 synced 20 committed 10 applied 10 replied 0",
+                "1 7: proposed 0 committed 30 applied 30 replied 0"
+            ]
+        );
+        assert_eq!(slow.state.borrow().requests.said, 1, "they are no requests of one slot");
+    }
+
+    #[test]
     fn without_a_threshold_nothing_is_kept() {
         let slow = Slow::new(None, Rc::default());
         let marks = [Mark::Proposed { slot: 1 }, Mark::Applied { slot: 1, requests: 1 }];
-        slow.on_marks(&mut marks.map(|mark| (mark, at(0), 0)).into(), || at(1000));
+        slow.on_marks(&mut marks.map(|mark| (GroupId::FIRST, mark, at(0), 0)).into(), || at(1000));
         let times = Times::new(at(0), Access::Write);
         slow.on_outcome(&times, &Outcome::Done(Bytes::new()), (at(9999), || Wall::ZERO), Default::default);
         assert_eq!((slow.len(), slow.is_on()), (0, false));

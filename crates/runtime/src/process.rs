@@ -117,10 +117,11 @@ pub struct Effects {
     pub facts: Vec<(GroupId, Fact)>,
     /// Who is in the group as the replica, and as the proxy, of each group have said last.
     pub members: (BTreeMap<GroupId, Members>, BTreeMap<GroupId, Members>),
-    /// What the proxy marks of requests, and when its step began.
-    pub request_marks: Vec<(Mark, Time)>,
-    /// What the replica marks of slots, when its step began, and how many records it had persisted after it.
-    pub slot_marks: Vec<(Mark, Time, u64)>,
+    /// What the proxy of a group marks of requests, and when its step began.
+    pub request_marks: Vec<(GroupId, Mark, Time)>,
+    /// What the replica of a group marks of slots, when its step began, and how many records the process had persisted
+    /// after it.
+    pub slot_marks: Vec<(GroupId, Mark, Time, u64)>,
 }
 
 /// A record that is no record of this protocol.

@@ -132,11 +132,12 @@ impl<P: Protocol> ProcessRunner<P> {
             && !replica.out.marks.is_empty()
         {
             let (at, out) = (replica.last_step(), &mut replica.out);
-            self.effects.slot_marks.extend(out.marks.drain(..).map(|mark| (mark, at, out.persisted)));
+            let marks = out.marks.drain(..).map(|mark| (GroupId::FIRST, mark, at, out.persisted));
+            self.effects.slot_marks.extend(marks);
         }
         let (at, out) = (self.proxy.last_step(), &mut self.proxy.out);
         if !out.marks.is_empty() {
-            self.effects.request_marks.extend(out.marks.drain(..).map(|mark| (mark, at)));
+            self.effects.request_marks.extend(out.marks.drain(..).map(|mark| (GroupId::FIRST, mark, at)));
         }
     }
 

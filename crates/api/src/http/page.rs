@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorate_core::Amount;
+use quorate_core::{Amount, GroupId};
 use quorate_node::frontend::SlowRequest;
 use quorate_node::monitor::{Health, Report};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -66,6 +66,7 @@ fn slow_request(request: &SlowRequest) -> Value {
         "ended_ms": request.ended.millis(),
         "command": request.asked.command,
         "took_ms": millis(request.took),
+        "group": request.group.map(GroupId::get),
         "slot": request.slot,
         "stages": stages.collect::<Vec<_>>(),
     })

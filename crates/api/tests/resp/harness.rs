@@ -151,6 +151,7 @@ impl NodeView for View<'_> {
             took: Duration::from_millis(71),
             asked: Described { command, client: client.to_owned() },
             address: "127.0.0.1:9".to_owned(),
+            group: None,
             slot,
             stages: vec![("queued", Duration::from_millis(1)), ("replied", Duration::from_millis(70))],
         };

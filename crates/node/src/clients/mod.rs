@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mio::Registry;
-use quorate_core::{Answered, Failure, Mark, Outcome, Request, RequestId, Sample, Time};
+use quorate_core::{Answered, Failure, GroupId, Mark, Outcome, Request, RequestId, Sample, Time};
 use quorate_tls::Credentials;
 use slab::Slab;
 use tracing::{info, warn};
@@ -154,9 +154,9 @@ impl<F: Frontend> Clients<F> {
     }
 
     /// Notes what the proxy has said of requests.
-    pub(crate) fn on_marks(&mut self, marks: &mut Vec<(Mark, Time)>) {
-        for (mark, at) in marks.drain(..) {
-            self.requests.mark(mark, at);
+    pub(crate) fn on_marks(&mut self, marks: &mut Vec<(GroupId, Mark, Time)>) {
+        for (group, mark, at) in marks.drain(..) {
+            self.requests.mark(group, mark, at);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Which client waits for which request.
 
-use quorate_core::{Answered, Mark, Outcome, RequestId, Time};
+use quorate_core::{Answered, GroupId, Mark, Outcome, RequestId, Time};
 use slab::Slab;
 
 use crate::frontend::Ticket;
@@ -76,12 +76,12 @@ impl Requests {
         self.waiting.get(place(id)).filter(|waiting| waiting.id == id)
     }
 
-    /// Notes what the proxy says of a request, if it is under way.
-    pub(super) fn mark(&mut self, mark: Mark, at: Time) {
+    /// Notes what the proxy of a group says of a request, if it is under way.
+    pub(super) fn mark(&mut self, group: GroupId, mark: Mark, at: Time) {
         if let Some(id) = slow::request(mark)
             && let Some(waiting) = self.waiting.get_mut(place(id)).filter(|waiting| waiting.id == id)
         {
-            waiting.times.mark(mark, at);
+            waiting.times.mark(group, mark, at);
         }
     }
 

@@ -51,7 +51,11 @@ fn write(entry: &SlowRequest, reply: &mut Writer<'_>) {
     reply.bulk(entry.asked.command.as_bytes());
     reply.bulk(entry.address.as_bytes());
     reply.bulk(entry.asked.client.as_bytes());
-    reply.map(entry.stages.len() + usize::from(entry.slot.is_some()));
+    reply.map(entry.stages.len() + usize::from(entry.group.is_some()) + usize::from(entry.slot.is_some()));
+    if let Some(group) = entry.group {
+        reply.bulk(b"group");
+        reply.integer(group.get() as i64);
+    }
     if let Some(slot) = entry.slot {
         reply.bulk(b"slot");
         reply.integer(slot as i64);
