@@ -178,8 +178,6 @@ impl Pace {
 pub(crate) struct Slow {
     threshold: Option<Duration>,
     metrics: Rc<Metrics>,
-    /// How many groups of replicas are in the process.
-    groups: u64,
     state: RefCell<State>,
     /// Where spans are exported: their queue, and what draws the sample.
     spans: Option<(SpanQueue, RefCell<Random>)>,
@@ -187,7 +185,10 @@ pub(crate) struct Slow {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Each has its [place](Slow::place).
+    /// How many groups of replicas are in the process.
+    groups: u64,
+    /// Groups have slots of the same numbers, and each its own places: a slot's number times their count, and the
+    /// group's, modulo the length.
     slots: Vec<SlotTimes>,
     /// Records that are not known to be durable, with the groups and slots they are of.
     unsynced: VecDeque<(u64, (GroupId, u64))>,
@@ -200,10 +201,20 @@ struct State {
 }
 
 impl State {
-    /// What is noted of a group's slot in its place, if it was proposed here.
-    fn slot(&mut self, place: usize, (group, slot): (GroupId, u64)) -> Option<&mut SlotTimes> {
-        let is_it = |times: &&mut SlotTimes| (times.group, times.slot) == (group, slot) && slot != 0;
-        self.slots.get_mut(place).filter(is_it)
+    /// Where a group's slot is noted, if slots are.
+    fn place(&mut self, (group, slot): (GroupId, u64)) -> Option<&mut SlotTimes> {
+        let place = slot.wrapping_mul(self.groups).wrapping_add(group.index() as u64);
+        self.slots.get_mut((place % SLOTS) as usize)
+    }
+
+    /// What is noted of a group's slot, if it was proposed here.
+    fn slot(&mut self, (group, slot): (GroupId, u64)) -> Option<&mut SlotTimes> {
+        self.place((group, slot)).filter(|times| (times.group, times.slot) == (group, slot) && slot != 0)
+    }
+
+    /// The group, where there are several.
+    fn shown(&self, group: GroupId) -> Option<GroupId> {
+        (self.groups > 1).then_some(group)
     }
 
     /// Logs a request, or keeps it to log it with others of its slot.
@@ -237,7 +248,8 @@ impl State {
 impl Slow {
     /// Notes what takes as long as the threshold, if there is one.
     pub(crate) fn new(threshold: Option<Duration>, metrics: Rc<Metrics>) -> Slow {
-        let slow = Slow { threshold, metrics, groups: 1, state: RefCell::default(), spans: None };
+        let state = RefCell::new(State { groups: 1, ..State::default() });
+        let slow = Slow { threshold, metrics, state, spans: None };
         if threshold.is_some() { slow.noting_slots() } else { slow }
     }
 
@@ -248,12 +260,8 @@ impl Slow {
 
     /// Tells slots of so many groups in the process apart.
     pub(crate) fn of_groups(self, groups: usize) -> Slow {
-        Slow { groups: groups as u64, ..self }
-    }
-
-    /// Where a slot is noted. Groups have slots of the same numbers, and each its own places.
-    fn place(&self, (group, slot): (GroupId, u64)) -> usize {
-        (slot.wrapping_mul(self.groups).wrapping_add(group.index() as u64) % SLOTS) as usize
+        self.state.borrow_mut().groups = groups as u64;
+        self
     }
 
     fn noting_slots(self) -> Slow {
@@ -272,11 +280,10 @@ impl Slow {
         let state = &mut *self.state.borrow_mut();
         let mut end = None;
         for (group, mark, at, persisted) in marks.drain(..) {
-            let named = |slot| (self.place((group, slot)), (group, slot));
             match mark {
                 Mark::Proposed { slot } => {
                     let fresh = SlotTimes::new(group, slot, at);
-                    if let Some(times) = state.slots.get_mut(named(slot).0) {
+                    if let Some(times) = state.place((group, slot)) {
                         *times = fresh;
                     }
                 }
@@ -287,14 +294,12 @@ impl Slow {
                     state.unsynced.push_back((persisted, (group, slot)));
                 }
                 Mark::Committed { slot } => {
-                    let (place, slot) = named(slot);
-                    if let Some(times) = state.slot(place, slot) {
+                    if let Some(times) = state.slot((group, slot)) {
                         times.committed.get_or_insert(at);
                     }
                 }
                 Mark::Applied { slot, requests } => {
-                    let (place, slot) = named(slot);
-                    let Some(times) = state.slot(place, slot) else { continue };
+                    let Some(times) = state.slot((group, slot)) else { continue };
                     let end = *end.get_or_insert_with(&now);
                     (times.applied, times.requests) = (Some(end), requests);
                     let times = *times;
@@ -304,7 +309,7 @@ impl Slow {
                     if self.is_slow(times.proposed, end)
                         && let Some(unsaid) = state.of_slots.ask(end)
                     {
-                        self.say_slot(&times, end, unsaid);
+                        say_slot(state.shown(group), &times, end, unsaid);
                     }
                 }
                 Mark::Forwarded { .. } | Mark::Answered { .. } => {}
@@ -320,7 +325,7 @@ impl Slow {
         }
         let now = now();
         while let Some((_, slot)) = state.unsynced.pop_front_if(|(record, _)| *record <= durable) {
-            if let Some(times) = state.slot(self.place(slot), slot) {
+            if let Some(times) = state.slot(slot) {
                 times.synced.get_or_insert(now);
             }
         }
@@ -364,7 +369,7 @@ impl Slow {
         let mut reached = Reached::new(times.asked);
         reached.at("queued", times.forwarded);
         let slot = (times.group.unwrap_or(GroupId::FIRST), times.slot);
-        match state.slot(self.place(slot), slot).filter(|slot| slot.applied.is_some()) {
+        match state.slot(slot).filter(|slot| slot.applied.is_some()) {
             Some(slot) => {
                 reached.at("proposed", Some(slot.proposed));
                 slot.stages(&mut reached);
@@ -381,7 +386,7 @@ impl Slow {
             took: now.since(times.asked),
             asked,
             address,
-            group: times.group.filter(|_| self.groups > 1),
+            group: times.group.and_then(|group| state.shown(group)),
             slot: (times.slot != 0).then_some(times.slot),
             stages: reached.stages,
         };
@@ -397,27 +402,6 @@ impl Slow {
             state.entries.pop_back();
         }
         state.entries.push_front(entry);
-    }
-
-    fn say_slot(&self, times: &SlotTimes, end: Time, unsaid: u64) {
-        let mut reached = Reached::new(times.proposed);
-        times.stages(&mut reached);
-        let stages = reached.stages;
-        let of = |name| stages.iter().find(|(stage, _)| *stage == name).map(|(_, took)| micros(*took));
-        let SlotTimes { group, slot, requests, .. } = *times;
-        let took = end.since(times.proposed);
-        info!(
-            group = (self.groups > 1).then(|| group.get()),
-            slot,
-            requests,
-            total_us = micros(took),
-            synced_us = of("synced"),
-            committed_us = of("committed"),
-            applied_us = of("applied"),
-            unsaid,
-            "a slow slot: {slot} with {requests} requests took {took:.1?}{}",
-            longest(&stages)
-        );
     }
 
     /// Logs the requests that waited for others of their slot.
@@ -469,6 +453,27 @@ fn say_request(entry: &SlowRequest, requests: u64, unsaid: u64) {
         asked.command,
         longest(stages),
         if requests > 1 { format!("; {} more of its slot", requests - 1) } else { String::new() }
+    );
+}
+
+fn say_slot(group: Option<GroupId>, times: &SlotTimes, end: Time, unsaid: u64) {
+    let mut reached = Reached::new(times.proposed);
+    times.stages(&mut reached);
+    let stages = reached.stages;
+    let of = |name| stages.iter().find(|(stage, _)| *stage == name).map(|(_, took)| micros(*took));
+    let SlotTimes { slot, requests, .. } = *times;
+    let took = end.since(times.proposed);
+    info!(
+        group = group.map(GroupId::get),
+        slot,
+        requests,
+        total_us = micros(took),
+        synced_us = of("synced"),
+        committed_us = of("committed"),
+        applied_us = of("applied"),
+        unsaid,
+        "a slow slot: {slot} with {requests} requests took {took:.1?}{}",
+        longest(&stages)
     );
 }
 
