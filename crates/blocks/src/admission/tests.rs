@@ -260,16 +260,13 @@ fn on_the_first_day_a_majority_of_the_others_must_have_been_there() {
          3>1 = ok, 3 runs
          2>3 = ok, 2 runs",
     );
-    tell(
-        "members 1 2 3 4 5
-         start 1 a = waits for 3 of 2 3 4 5
-         start 2 b = waits for 3 of 1 3 4 5
-         start 3 c = waits for 3 of 1 2 4 5
+    tell(&format!(
+        "{THREE_OF_FIVE}
          start 4 d = waits for 3 of 1 2 3 5
          1>2 = ok, 1 waits for 2 of 3 4 5
          1>3 = ok, 1 waits for 1 of 4 5
-         1>4 = ok, 1 runs",
-    );
+         1>4 = ok, 1 runs"
+    ));
 }
 
 #[test]
@@ -310,6 +307,12 @@ const THREE: &str = "members 1 2 3
     3>1 = ok, 3 waits for 1 of 2
     3>2 = ok, 3 runs
     ";
+
+/// Three of five nodes have started, and nobody has heard of another.
+const THREE_OF_FIVE: &str = "members 1 2 3 4 5
+    start 1 a = waits for 3 of 2 3 4 5
+    start 2 b = waits for 3 of 1 3 4 5
+    start 3 c = waits for 3 of 1 2 4 5";
 
 #[test]
 fn a_node_that_lost_its_disk_stops_at_the_first_that_remembers() {
@@ -410,11 +413,8 @@ fn what_one_remembers_the_others_learn() {
 #[test]
 fn a_member_that_is_replaced_does_not_take_the_memory_of_disks_with_it() {
     // Node 5 was admitted by 2, 3 and 4; nodes 3 and 4 leave, and 6 and 7 come.
-    tell(
-        "members 1 2 3 4 5
-         start 1 a = waits for 3 of 2 3 4 5
-         start 2 b = waits for 3 of 1 3 4 5
-         start 3 c = waits for 3 of 1 2 4 5
+    tell(&format!(
+        "{THREE_OF_FIVE}
          start 4 d = waits for 3 of 1 2 3 5
          start 5 e = waits for 3 of 1 2 3 4
          1>2 = ok, 1 waits for 2 of 3 4 5
@@ -435,8 +435,8 @@ fn a_member_that_is_replaced_does_not_take_the_memory_of_disks_with_it() {
          crash 5
          group 6 9 1 2 5 6
          start 5 empty = waits for 3 of 1 2 3 4
-         5>6 = 5 stops: OtherDisk",
-    );
+         5>6 = 5 stops: OtherDisk"
+    ));
 }
 
 #[test]
@@ -495,11 +495,8 @@ fn an_id_that_left_the_group_goes_on_to_belong_to_its_disk() {
 /// node 4, it would not see node 5 leave, and would let another disk join in its place.
 #[test]
 fn an_admitted_node_takes_its_group_from_its_log_and_from_nobody_else() {
-    tell(
-        "members 1 2 3 4 5
-         start 1 a = waits for 3 of 2 3 4 5
-         start 2 b = waits for 3 of 1 3 4 5
-         start 3 c = waits for 3 of 1 2 4 5
+    tell(&format!(
+        "{THREE_OF_FIVE}
          start 4 d = waits for 3 of 1 2 3 5
          1>2 = ok, 1 waits for 2 of 3 4 5
          1>3 = ok, 1 waits for 1 of 4 5
@@ -513,8 +510,8 @@ fn an_admitted_node_takes_its_group_from_its_log_and_from_nobody_else() {
          group 1 7 1 2 3 4
          crash 5
          start 5 empty join = waits for 3 of 1 2 3 4
-         5>1 = 5 stops: OtherDisk",
-    );
+         5>1 = 5 stops: OtherDisk"
+    ));
 }
 
 #[test]
@@ -798,11 +795,8 @@ fn a_disk_that_is_to_replace_another_hears_that_an_earlier_life_of_it_has_begun(
 /// Node 4 may begin when it hears that node 5 waits, which tells nothing else.
 #[test]
 fn a_disk_that_replaces_another_names_that_one_at_once_and_not_before() {
-    tell(
-        "members 1 2 3 4 5
-         start 1 a = waits for 3 of 2 3 4 5
-         start 2 b = waits for 3 of 1 3 4 5
-         start 3 c = waits for 3 of 1 2 4 5
+    tell(&format!(
+        "{THREE_OF_FIVE}
          start 4 d = waits for 3 of 1 2 3 5
          4>1 = ok, 4 waits for 2 of 2 3 5
          4>2 = ok, 4 waits for 1 of 3 5
@@ -815,17 +809,14 @@ fn a_disk_that_replaces_another_names_that_one_at_once_and_not_before() {
          3>4 = not yet: Waits, 3 waits for 3 of 1 2 4 5
          state 4 = looks for 5
          5>4 = says that it waits
-         4>1 = ok, 4 waits for 3 of 2 3 5",
-    );
+         4>1 = ok, 4 waits for 3 of 2 3 5"
+    ));
 }
 
 #[test]
 fn two_disks_are_replaced_at_the_same_time_though_neither_introduces_itself() {
-    tell(
-        "members 1 2 3 4 5
-         start 1 a = waits for 3 of 2 3 4 5
-         start 2 b = waits for 3 of 1 3 4 5
-         start 3 c = waits for 3 of 1 2 4 5
+    tell(&format!(
+        "{THREE_OF_FIVE}
          start 4 d replace = looks for 1 2 3 5
          start 5 e replace = looks for 1 2 3 4
          1>4 = not yet: Waits, 1 waits for 3 of 2 3 4 5
@@ -836,18 +827,15 @@ fn two_disks_are_replaced_at_the_same_time_though_neither_introduces_itself() {
          3>5 = not yet: Waits, 3 waits for 3 of 1 2 4 5
          4>5 = says that it waits
          5>4 = ok, 5 waits for 3 of 1 2 3
-         4>1 = ok, 4 waits for 3 of 2 3 5",
-    );
+         4>1 = ok, 4 waits for 3 of 2 3 5"
+    ));
 }
 
 #[test]
 fn a_late_introduction_of_a_lost_disk_does_not_retire_the_one_that_replaces_it() {
     // Node 4 has an empty memory, and has heard of no other disk of node 5.
-    tell(
-        "members 1 2 3 4 5
-         start 1 a = waits for 3 of 2 3 4 5
-         start 2 b = waits for 3 of 1 3 4 5
-         start 3 c = waits for 3 of 1 2 4 5
+    tell(&format!(
+        "{THREE_OF_FIVE}
          start 5 e = waits for 3 of 1 2 3 4
          5>1 = ok, 5 waits for 2 of 2 3 4
          5>2 = ok, 5 waits for 1 of 3 4
@@ -869,8 +857,8 @@ fn a_late_introduction_of_a_lost_disk_does_not_retire_the_one_that_replaces_it()
          5>1 = ok, 5 waits for 2 of 2 3
          5>2 = ok, 5 waits for 1 of 3
          5>3 = ok, 5 runs
-         5>4 = ok",
-    );
+         5>4 = ok"
+    ));
 }
 
 #[test]
