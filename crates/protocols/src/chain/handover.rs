@@ -60,10 +60,24 @@ impl Replica {
             return;
         }
         if complete || self.epochs.draining {
-            let (others, leaves) = (self.epochs.members.voters.without(self.me), self.epochs.draining);
-            cx.send_all(others, Message::HandOver { ballot: self.epochs.promised, to, leaves });
-            self.abdicate(cx);
-            self.epochs.monitor.forget();
+            self.make_way(to, cx);
+        }
+    }
+
+    /// As the head: the other is to be the head, whatever it has.
+    fn make_way(&mut self, to: NodeId, cx: &mut Context<'_, Self>) {
+        let (others, leaves) = (self.epochs.members.voters.without(self.me), self.epochs.draining);
+        cx.send_all(others, Message::HandOver { ballot: self.epochs.promised, to, leaves });
+        self.abdicate(cx);
+        self.epochs.monitor.forget();
+    }
+
+    /// As the head of a chain in which reads wait in vain. Should the next one have to do the same, it is another's
+    /// turn.
+    pub(super) fn make_way_for_next(&mut self, cx: &mut Context<'_, Self>) {
+        let others = self.chain.iter().filter(|node| **node != self.me);
+        if let Some(next) = others.min_by_key(|node| (**node < self.me, **node)) {
+            self.make_way(*next, cx);
         }
     }
 

@@ -179,7 +179,9 @@ impl Replica {
         if alive.len() < self.epochs.members.voters.majority() || !alive.contains(self.me) {
             // Its own disk hangs, or it reaches too few: another may do better.
             self.epochs.abdicate(cx);
-        } else if slow.contains(self.me) && !mutation::active("hermes/slow-owner-stays") {
+        } else if (slow.contains(self.me) && !mutation::active("hermes/slow-owner-stays"))
+            || self.owns_without_leases(now)
+        {
             self.leave(cx);
         } else if !overdue.is_empty() || !slow.is_empty() || (joins && settled) {
             self.stand(cx);

@@ -9,8 +9,6 @@ caught! { "craq",
     an_entry_that_goes_on_before_it_is_durable: "now/Stored" with RESTLESS, at 79;
     a_promise_that_is_given_before_it_is_durable: "now/Promise" with RESTLESS, at 46;
     a_ballot_that_is_prepared_before_it_is_durable: "now/Prepare" with RESTLESS, at 90;
-    // Who is left out of a chain.
-    a_member_whose_leases_end_before_they_are_renewed: "chain/readers-without-leases", under "all", at 1487;
 }
 
 #[test]

@@ -131,6 +131,14 @@ fn a_member_in_an_epoch_that_is_over_and_hears_of_no_other() {
     crate::assert_goes_wrong("hermes", "hermes/left-behind", text, waits);
 }
 
+/// It sends its clients to one that sends them back.
+#[test]
+fn an_owner_without_leases() {
+    let text = trace!("hermes", "owner-without-leases");
+    let stays = |text: &str| !text.contains("r2 leader leader r2");
+    crate::assert_goes_wrong("hermes", "hermes/leaseless-owner-stays", text, stays);
+}
+
 /// Whoever replays it waits for a member that it cannot reach, for ever.
 #[test]
 fn a_committed_version_that_is_only_acknowledged() {
