@@ -198,10 +198,17 @@ impl Cluster {
         self.in_force(well).iter().all(|voters| self.outlasts(*voters, impaired))
     }
 
-    /// Whether voters without those who are lost are a quorum, all of whom reach each other.
+    /// Whether voters without those who are lost are a quorum, all of whom reach each other, and all other voters that
+    /// may count as well: in a joint configuration a leader needs majorities of both.
     pub(super) fn outlasts(&self, voters: NodeSet, lost: NodeSet) -> bool {
         let is_left = |voter: NodeId| voters.contains(voter) && !lost.contains(voter);
-        let apart = self.lost_links.is_some_and(|pair| pair.iter().all(|host| is_left(node(*host))));
+        let counts = |voter: NodeId| {
+            !lost.contains(voter) && self.prospects().iter().any(|voters| voters.contains(voter))
+        };
+        let apart = self.lost_links.is_some_and(|pair| {
+            let pair = pair.map(node);
+            pair.into_iter().any(is_left) && pair.into_iter().all(counts)
+        });
         let left = voters.iter().filter(|voter| is_left(*voter)).count() - usize::from(apart);
         voters.is_empty() || left >= (self.can.quorum)(voters.len())
     }
