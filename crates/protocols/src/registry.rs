@@ -105,10 +105,10 @@ impl Entry {
 /// What the gate simulates of several groups in a process: the flags that say which, and how much. The keys of clients
 /// are divided by them.
 pub const GROUPS: &[(&[&str], Budget)] = &[
-    (&["--groups", "5", "--group-keys", "h,n,s,w"], Budget::of(75).nodes(5)),
-    (&["--groups", "3", "--group-keys", "n,s", "--protocol", "raft"], Budget::of(100)),
-    (&["--groups", "3", "--group-keys", "n,s", "--protocol", "crossword"], Budget::of(50).nodes(5)),
-    (&["--groups", "a-m=crossword,n-r=raft,s-v,w-z=epaxos"], Budget::of(60).nodes(5)),
+    (&["--groups", "5", "--group-keys", "h,n,s,w"], Budget::of(40).nodes(5)),
+    (&["--groups", "3", "--group-keys", "n,s", "--protocol", "raft"], Budget::of(50)),
+    (&["--groups", "3", "--group-keys", "n,s", "--protocol", "crossword"], Budget::of(25).nodes(5)),
+    (&["--groups", "a-m=crossword,n-r=raft,s-v,w-z=epaxos"], Budget::of(30).nodes(5)),
 ];
 
 /// The facts of the MultiPaxos family.
@@ -154,22 +154,22 @@ macro_rules! each_protocol {
     ($callback:ident) => {
         $callback! {
             unreplicated in "unreplicated": $crate::unreplicated::Unreplicated {
-                gate: [Budget::of(100)],
+                gate: [Budget::of(50)],
                 facts: &["Applied", "Executed", "Installed"],
             },
             primary_copy in "primary_copy": $crate::primary_copy::PrimaryCopy {
-                gate: [Budget::of(100)],
+                gate: [Budget::of(50)],
                 facts: &["Applied", "Executed", "Installed"],
             },
             raft in "raft": $crate::raft::Raft {
                 gate: [
-                    Budget::of(250).with(&["reads=quorum"]),
-                    Budget::of(250).with(&["reads=ongaro-lease"]),
-                    Budget::of(250).with(&["reads=leaseguard"]),
-                    Budget::of(250).with(&["reads=leaseguard", "leaseguard.clock=timers"]),
-                    Budget::of(200).with(&["reads=alr"]),
-                    Budget::of(100).with(&["reads=alr"]).faults("all,clocks-beyond-bound"),
-                    Budget::of(100).with(&["reads=inconsistent", "allow_stale_reads=true"]),
+                    Budget::of(125).with(&["reads=quorum"]),
+                    Budget::of(125).with(&["reads=ongaro-lease"]),
+                    Budget::of(125).with(&["reads=leaseguard"]),
+                    Budget::of(125).with(&["reads=leaseguard", "leaseguard.clock=timers"]),
+                    Budget::of(100).with(&["reads=alr"]),
+                    Budget::of(50).with(&["reads=alr"]).faults("all,clocks-beyond-bound"),
+                    Budget::of(50).with(&["reads=inconsistent", "allow_stale_reads=true"]),
                     Budget::of(60).with(&["reads=quorum"]).faults("all,lost-links"),
                 ],
                 facts: &[
@@ -179,8 +179,8 @@ macro_rules! each_protocol {
             },
             craft in "raft/craft": $crate::raft::craft::CRaft {
                 gate: [
-                    Budget::of(100).with(&["coding=2"]),
-                    Budget::of(200).nodes(5),
+                    Budget::of(50).with(&["coding=2"]),
+                    Budget::of(100).nodes(5),
                     Budget::of(50).nodes(5).with(&["coding=3", "reads=ongaro-lease"]),
                     Budget::of(50).nodes(7),
                     Budget::of(50).nodes(5).values("1MiB").faults("all,rates"),
@@ -192,13 +192,13 @@ macro_rules! each_protocol {
             },
             zab in "zab": $crate::zab::Zab {
                 gate: [
-                    Budget::of(200),
-                    Budget::of(100).faults("all,clocks-beyond-bound"),
+                    Budget::of(100),
+                    Budget::of(50).faults("all,clocks-beyond-bound"),
                     Budget::of(60).nodes(5),
                     Budget::of(40).nodes(5).faults("all,clocks-beyond-bound"),
-                    Budget::of(150).with(&["reads=local"]),
+                    Budget::of(75).with(&["reads=local"]),
                     Budget::of(50).with(&["reads=local"]).faults("all,clocks-beyond-bound"),
-                    Budget::of(100).nodes(5).with(&["reads=local"]),
+                    Budget::of(50).nodes(5).with(&["reads=local"]),
                     Budget::of(60).faults("all,lost-links"),
                 ],
                 facts: &[
@@ -208,8 +208,8 @@ macro_rules! each_protocol {
             },
             chain in "chain": $crate::chain::Chain {
                 gate: [
-                    Budget::of(300),
-                    Budget::of(200).nodes(5),
+                    Budget::of(150),
+                    Budget::of(100).nodes(5),
                     Budget::of(50).nodes(7),
                     Budget::of(50).with(&["reads=eager-alr"]),
                     Budget::of(50).with(&["reads=eager-alr"]).faults("all,clocks-beyond-bound"),
@@ -222,8 +222,8 @@ macro_rules! each_protocol {
             },
             craq in "chain/craq": $crate::chain::craq::Craq {
                 gate: [
-                    Budget::of(300),
-                    Budget::of(200).nodes(5),
+                    Budget::of(150),
+                    Budget::of(100).nodes(5),
                     Budget::of(50).nodes(7),
                     Budget::of(50).with(&["reads=eager-alr"]),
                     Budget::of(50).with(&["reads=eager-alr"]).faults("all,clocks-beyond-bound"),
@@ -235,15 +235,15 @@ macro_rules! each_protocol {
             },
             hermes in "hermes": $crate::hermes::Hermes {
                 gate: [
-                    Budget::of(200),
-                    Budget::of(100).nodes(5).with(&["hermes.page=1"]),
+                    Budget::of(100),
+                    Budget::of(50).nodes(5).with(&["hermes.page=1"]),
                     Budget::of(30).nodes(7),
                     Budget::of(50).with(&["reads=eager-alr"]),
                     Budget::of(50).with(&["reads=eager-alr"]).faults("all,clocks-beyond-bound"),
                     Budget::of(25).nodes(5).with(&["reads=eager-alr"]),
                     Budget::of(25).nodes(5).with(&["reads=eager-alr"]).faults("all,clocks-beyond-bound"),
                     Budget::of(60).faults("all,lost-links"),
-                    Budget::of(100).diskless(),
+                    Budget::of(50).diskless(),
                     Budget::of(50).nodes(5).diskless(),
                     Budget::of(20).nodes(7).diskless(),
                     Budget::of(15).with(&["reads=eager-alr"]).diskless(),
@@ -258,44 +258,44 @@ macro_rules! each_protocol {
             },
             multipaxos in "paxos/multipaxos": $crate::paxos::multipaxos::MultiPaxos {
                 gate: [
-                    Budget::of(500),
-                    Budget::of(150).with(&["value.part=8"]),
-                    Budget::of(150).with(&["reads=alr"]),
+                    Budget::of(250),
+                    Budget::of(75).with(&["value.part=8"]),
+                    Budget::of(75).with(&["reads=alr"]),
                     Budget::of(50).with(&["reads=alr"]).faults("all,clocks-beyond-bound"),
                     Budget::of(60).faults("all,lost-links"),
                 ],
                 facts: PAXOS,
             },
             pqr in "paxos/pqr": $crate::paxos::pqr::Pqr {
-                gate: [Budget::of(200), Budget::of(200).with(&["leader_lease=true"])],
+                gate: [Budget::of(100), Budget::of(100).with(&["leader_lease=true"])],
                 facts: PAXOS,
             },
             quorum_leases in "paxos/quorum_leases": $crate::paxos::quorum_leases::QuorumLeases {
-                gate: [Budget::of(200), Budget::of(200).with(&["passive=true"])],
+                gate: [Budget::of(100), Budget::of(100).with(&["passive=true"])],
                 facts: PAXOS,
             },
             bodega in "paxos/bodega": $crate::paxos::bodega::Bodega {
                 gate: [
-                    Budget::of(300),
+                    Budget::of(150),
                     Budget::of(75).nodes(5).with(&["roster.auto=true", "coverage.period=300ms"]),
                 ],
                 facts: PAXOS,
             },
             rspaxos in "paxos/rspaxos": $crate::paxos::rspaxos::RsPaxos {
                 gate: [
-                    Budget::of(250).nodes(5),
-                    Budget::of(100).nodes(7),
+                    Budget::of(125).nodes(5),
+                    Budget::of(50).nodes(7),
                     Budget::of(50).nodes(5).values("1MiB").faults("all,rates"),
                 ],
                 facts: PAXOS,
             },
             crossword in "paxos/crossword": $crate::paxos::crossword::Crossword {
                 gate: [
-                    Budget::of(150).with(&["crossword.shards=1"]),
-                    Budget::of(150).nodes(5).with(&["crossword.shards=1"]),
-                    Budget::of(150).nodes(5).with(&["crossword.shards=1", "gossip.gap=0"]),
-                    Budget::of(100).nodes(5).with(&["crossword.shards=2", "gossip.gap=500B"]),
-                    Budget::of(100).nodes(5).with(&["crossword.shards=8,5/1:5,2:5,3:5,4:3,5:1", "gossip.gap=0"]),
+                    Budget::of(75).with(&["crossword.shards=1"]),
+                    Budget::of(75).nodes(5).with(&["crossword.shards=1"]),
+                    Budget::of(75).nodes(5).with(&["crossword.shards=1", "gossip.gap=0"]),
+                    Budget::of(50).nodes(5).with(&["crossword.shards=2", "gossip.gap=500B"]),
+                    Budget::of(50).nodes(5).with(&["crossword.shards=8,5/1:5,2:5,3:5,4:3,5:1", "gossip.gap=0"]),
                     Budget::of(50).nodes(5),
                     Budget::of(50).nodes(5).values("1MiB").faults("all,rates"),
                     Budget::of(50).nodes(5).values("1MiB").with(&["crossword.shards=4KiB:2,8KiB:1"]),
@@ -305,10 +305,10 @@ macro_rules! each_protocol {
             },
             epaxos in "epaxos": $crate::epaxos::Epaxos {
                 gate: [
-                    Budget::of(200),
+                    Budget::of(100),
                     Budget::of(60).nodes(5),
                     Budget::of(30).nodes(7),
-                    Budget::of(100).with(&["value.part=8"]),
+                    Budget::of(50).with(&["value.part=8"]),
                 ],
                 facts: &["Applied", "Executed", "Installed", "Decided", "Ordered"],
             },

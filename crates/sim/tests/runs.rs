@@ -284,7 +284,7 @@ fn writes_go_on_beside_clients_that_read_nearby_all_the_time() {
     ];
     for (protocol, settings) in nearby {
         let settings = settings.iter().map(ToString::to_string).collect();
-        assert_passes(protocol, &Options { settings, readers: 3, runs: 50, ..Options::default() });
+        assert_passes(protocol, &Options { settings, readers: 3, runs: 25, ..Options::default() });
     }
 }
 
@@ -292,7 +292,7 @@ fn writes_go_on_beside_clients_that_read_nearby_all_the_time() {
 #[test]
 fn clocks_that_lie_never_hurt_epaxos_and_zab() {
     let faults = "partitions,one-way-partitions,crashes,drift,wall-jumps,clocks-beyond-bound";
-    let options = Options { faults: faults.parse().unwrap(), runs: 100, ..Options::default() };
+    let options = Options { faults: faults.parse().unwrap(), runs: 50, ..Options::default() };
     assert_passes("epaxos", &options);
     assert_passes("zab", &options);
 }
@@ -503,7 +503,7 @@ fn quorum_leases_stand_and_fall_with_clocks_and_reads_of_a_majority_do_not() {
     // Bounded clocks that run apart by more than the bound for as long as possible.
     const LONG: &[&str] =
         &["heartbeat=50ms", "election.timeout=1500ms", "lease.duration=3s", "lease.guard=3s"];
-    assert_passes("pqr", &set(&[], 3, LIES, 150));
+    assert_passes("pqr", &set(&[], 3, LIES, 75));
     for (protocol, variant, known) in [
         ("pqr", "leader_lease=true", 9),
         ("quorum-leases", "passive=true", 56),

@@ -12,7 +12,7 @@ caught! { "hermes",
     a_validation_of_another_version: "hermes/any-val";
     a_read_of_a_key_that_is_not_valid: "hermes/read-invalid";
     a_write_that_is_executed_again: "hermes/no-record";
-    an_acknowledgement_before_the_version_is_durable: "now/Ack" with RESTLESS, at 156;
+    an_acknowledgement_before_the_version_is_durable: "now/Ack" with RESTLESS, at 211;
     // Epochs.
     a_shadow_that_serves: "hermes/shadow-reads", at 9;
     a_lease_that_outlives_its_epoch: "epochs/promise-while-leased";
