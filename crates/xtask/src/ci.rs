@@ -84,6 +84,22 @@ impl Counts {
     }
 }
 
+/// Runs the steps before the tests, so that what the tests need can be installed meanwhile.
+pub fn compile() -> ExitCode {
+    let steps = STEPS.split_inclusive(|step| step.name == BUILD).next().expect("there are steps");
+    let fine = steps.iter().all(|step| take(step, &mut Counts::default()));
+    if fine { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Runs a step, and says how it ended.
+fn take(step: &Step, counts: &mut Counts) -> bool {
+    println!("== {}: {}", step.name, step.words.join(" "));
+    let began = Instant::now();
+    let fine = run(step.words, counts);
+    close(step.name, fine, began.elapsed());
+    fine
+}
+
 /// Runs every step; stops at the first that fails. The budgets run the binary that the tests of the workspace have
 /// built: a build of its package alone would have other features, and build everything again.
 pub fn ci() -> ExitCode {
@@ -93,11 +109,7 @@ pub fn ci() -> ExitCode {
     let fine = thread::scope(|scope| {
         let mut budgets = None;
         for step in STEPS {
-            println!("== {}: {}", step.name, step.words.join(" "));
-            let began = Instant::now();
-            let fine = run(step.words, &mut counts);
-            close(step.name, fine, began.elapsed());
-            if !fine {
+            if !take(step, &mut counts) {
                 stop.store(true, Ordering::Relaxed);
                 return false;
             }

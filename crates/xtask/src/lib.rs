@@ -16,12 +16,14 @@ use std::sync::LazyLock;
 pub fn main(arguments: &[String]) -> ExitCode {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["ci"] => ci::ci(),
+        ["ci", "compile"] => ci::compile(),
         ["compare", ..] => compare::compare(&arguments[1..]),
         ["figures", ..] => papers::figures(&arguments[1..]),
         ["new-protocol", name] => new_protocol::new_protocol(root(), name),
         ["tidy"] => show(tidy::check(root())),
         _ => {
             eprintln!("usage: cargo xtask ci       everything the gate runs");
+            eprintln!("       cargo xtask ci compile  its steps before the tests");
             eprintln!("       cargo xtask tidy     the style that no compiler checks");
             eprintln!(
                 "       cargo xtask compare  Quorate beside etcd, ZooKeeper, Redis and a bare replicator"
