@@ -177,7 +177,11 @@ fn run_budgets(stop: &AtomicBool) -> Vec<Budget> {
 }
 
 fn run(words: &[&str], counts: &mut Counts) -> bool {
-    let child = Command::new(words[0]).args(&words[1..]).stdout(Stdio::piped()).spawn();
+    // Tests of real processes mostly wait for these.
+    let threads = 2 * thread::available_parallelism().map_or(1, usize::from);
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).env("RUST_TEST_THREADS", threads.to_string());
+    let child = command.stdout(Stdio::piped()).spawn();
     let mut child = match child {
         Ok(child) => child,
         Err(error) => {
