@@ -1,6 +1,8 @@
 //! `cargo xtask ci`: everything that must hold, in the order in which it fails fastest. Prints the counts of all test
-//! runs in one closing line. Real processes mostly wait for each other, so the simulator's budget runs beside all that
-//! comes after its binary is built, at the lowest priority.
+//! runs in one closing line. Real processes mostly wait for each other, so what simulates runs beside them, at the
+//! lowest priority: tests of the simulator and the explorer ([`programs`]), and the simulator's budget.
+
+mod programs;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, ExitCode, Stdio};
@@ -19,6 +21,9 @@ struct Step {
 /// After this step there is a binary for the simulator's budget.
 const BUILD: &str = "tests compile";
 const BUDGET: &str = "simulator budget";
+/// Names the programs of tests, which are then run.
+const TESTS: &str =
+    "tests: the style test, real processes, weakened rules and the papers' verdicts among them";
 
 /// The switches that weaken rules are compiled into all that is tested: without them everything below would have to be
 /// compiled once more for the tests that use them.
@@ -46,8 +51,18 @@ const STEPS: &[Step] = &[
         words: &["cargo", "test", "--workspace", "--tests", "--features", MUTATIONS, "--quiet", "--no-run"],
     },
     Step {
-        name: "tests: the style test, real processes, weakened rules and the papers' verdicts among them",
-        words: &["cargo", "test", "--workspace", "--tests", "--features", MUTATIONS, "--no-fail-fast"],
+        name: TESTS,
+        words: &[
+            "cargo",
+            "test",
+            "--workspace",
+            "--tests",
+            "--features",
+            MUTATIONS,
+            "--quiet",
+            "--no-run",
+            "--message-format=json-render-diagnostics",
+        ],
     },
     Step {
         name: "bench/wan compiles",
@@ -95,7 +110,7 @@ pub fn compile() -> ExitCode {
 fn take(step: &Step, counts: &mut Counts) -> bool {
     println!("== {}: {}", step.name, step.words.join(" "));
     let began = Instant::now();
-    let fine = run(step.words, counts);
+    let fine = if step.name == TESTS { programs::run(step.words, counts) } else { run(step.words, counts) };
     close(step.name, fine, began.elapsed());
     fine
 }
@@ -177,11 +192,7 @@ fn run_budgets(stop: &AtomicBool) -> Vec<Budget> {
 }
 
 fn run(words: &[&str], counts: &mut Counts) -> bool {
-    // Tests of real processes mostly wait for these.
-    let threads = 2 * thread::available_parallelism().map_or(1, usize::from);
-    let mut command = Command::new(words[0]);
-    command.args(&words[1..]).env("RUST_TEST_THREADS", threads.to_string());
-    let child = command.stdout(Stdio::piped()).spawn();
+    let child = Command::new(words[0]).args(&words[1..]).stdout(Stdio::piped()).spawn();
     let mut child = match child {
         Ok(child) => child,
         Err(error) => {

@@ -1,0 +1,112 @@
+//! The programs of tests that cargo has built, run as `cargo test` runs them, in two rows beside each other.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::thread;
+
+use super::Counts;
+
+/// Crates whose tests wait for nothing: they are run beside the others, at the lowest priority.
+const SIMULATIONS: &[&str] = &["check", "explore", "sim"];
+
+/// One of them.
+#[derive(Debug, PartialEq, Eq)]
+struct Program {
+    /// The folder of its package.
+    package: PathBuf,
+    executable: String,
+}
+
+impl Program {
+    /// Reads a line that cargo writes with `--message-format=json`, if it is about a program of tests.
+    fn read(line: &str) -> Option<Program> {
+        let message: serde_json::Value = serde_json::from_str(line).ok()?;
+        let is_test = message["profile"]["test"].as_bool()?;
+        let manifest = Path::new(message["manifest_path"].as_str()?);
+        let executable = message["executable"].as_str().filter(|_| is_test)?;
+        Some(Program { package: manifest.parent()?.to_owned(), executable: executable.to_owned() })
+    }
+
+    fn simulates(&self) -> bool {
+        SIMULATIONS.iter().any(|name| self.package.ends_with(Path::new("crates").join(name)))
+    }
+
+    /// Runs it, and then prints what it has printed.
+    fn run(&self, counts: &Mutex<&mut Counts>) -> bool {
+        // Tests of real processes mostly wait for these.
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        let (priority, threads) = if self.simulates() { ("19", processors) } else { ("0", 2 * processors) };
+        let output = Command::new("nice")
+            .args(["-n", priority, &self.executable])
+            .current_dir(&self.package)
+            .env("CARGO_MANIFEST_DIR", &self.package)
+            .env("RUST_TEST_THREADS", threads.to_string())
+            .stdin(Stdio::null())
+            .output();
+        let (fine, said) = match output {
+            Ok(output) => {
+                let said = [output.stdout, output.stderr].concat();
+                (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+            }
+            Err(error) => (false, format!("cannot run nice: {error}")),
+        };
+        let mut counts = counts.lock().expect("nobody panics with it");
+        said.lines().for_each(|line| counts.read(line));
+        println!("     Running {}\n{said}", self.executable);
+        if !fine {
+            println!("error: {} failed\n", self.executable);
+        }
+        fine
+    }
+}
+
+/// Runs all that these words of cargo name, whatever fails.
+pub(super) fn run(words: &[&str], counts: &mut Counts) -> bool {
+    let output = Command::new(words[0]).args(&words[1..]).stderr(Stdio::inherit()).output();
+    let output = match output {
+        Ok(output) if output.status.success() => output.stdout,
+        Ok(_) => return false,
+        Err(error) => {
+            println!("cannot run {}: {error}", words[0]);
+            return false;
+        }
+    };
+    let programs = String::from_utf8_lossy(&output).lines().filter_map(Program::read).collect::<Vec<_>>();
+    let (simulations, others): (Vec<_>, Vec<_>) = programs.into_iter().partition(Program::simulates);
+    if simulations.is_empty() || others.is_empty() {
+        println!("cargo names no programs of tests");
+        return false;
+    }
+    let counts = Mutex::new(counts);
+    let run_all = |programs: &[Program]| programs.iter().filter(|program| !program.run(&counts)).count() == 0;
+    thread::scope(|scope| {
+        let beside = scope.spawn(|| run_all(&simulations));
+        let fine = run_all(&others);
+        beside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)) && fine
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cargo_names_programs_of_tests() {
+        let artifact = |folder: &str, test: bool, executable: &str| {
+            let start = format!(r#"{{"manifest_path":"{folder}/Cargo.toml","profile":{{"test":{test}}},"#);
+            start + &format!(r#""executable":{executable}}}"#)
+        };
+        let program =
+            Program::read(&artifact("/q/crates/sim", true, r#""/t/runs-1""#)).expect("one of tests");
+        assert_eq!(program, Program { package: "/q/crates/sim".into(), executable: "/t/runs-1".to_owned() });
+        assert!(program.simulates());
+        let program =
+            Program::read(&artifact("/q/crates/cli", true, r#""/t/cluster-1""#)).expect("one of tests");
+        assert!(!program.simulates());
+        assert_eq!(Program::read(&artifact("/q/crates/cli", false, r#""/t/quorate""#)), None, "no tests");
+        assert_eq!(Program::read(&artifact("/q/crates/sim", true, "null")), None, "a library");
+        assert_eq!(Program::read(r#"{"reason":"build-finished","success":true}"#), None);
+        assert_eq!(Program::read("no JSON"), None);
+    }
+}
