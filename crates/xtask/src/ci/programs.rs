@@ -34,6 +34,7 @@ impl Program {
 
     /// Runs it, and then prints what it has printed.
     fn run(&self, counts: &Mutex<&mut Counts>) -> bool {
+        println!("     Running {}", self.executable);
         // Tests of real processes mostly wait for these.
         let processors = thread::available_parallelism().map_or(1, usize::from);
         let (priority, threads) = if self.simulates() { ("19", processors) } else { ("0", 2 * processors) };
@@ -53,7 +54,7 @@ impl Program {
         };
         let mut counts = counts.lock().expect("nobody panics with it");
         said.lines().for_each(|line| counts.read(line));
-        println!("     Running {}\n{said}", self.executable);
+        println!("     Said by {}\n{said}", self.executable);
         if !fine {
             println!("error: {} failed\n", self.executable);
         }
