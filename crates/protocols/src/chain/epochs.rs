@@ -151,7 +151,7 @@ impl Replica {
             self.intake.keep_reads(std::mem::take(&mut self.reads).into_iter());
         }
         if !self.is_head() {
-            (self.keeps_intake, self.unread_since) = (false, None);
+            (self.keeps_intake, self.leaseless_since) = (false, None);
             self.intake.depart(self.chain[0]);
         }
         if mutation::active("chain/links-agree-unseen") && !self.is_head() {

@@ -17,8 +17,8 @@ use super::{Message, PIPELINE_BYTES};
 /// long as it took to commit something: the next one will take as long, and writes wait meanwhile.
 const SETTLED: u32 = 4;
 
-/// Reads wait for so many election timeouts before another becomes the head.
-const UNREAD: u32 = 10;
+/// A reader is without leases for so many election timeouts before another becomes the head.
+const LEASELESS: u32 = 10;
 
 /// The patience with a chain that commits nothing doubles so often at most.
 const MOST_DOUBLED: u32 = 3;
@@ -173,7 +173,7 @@ impl Replica {
         if hangs || alive.len() < majority || (unleased.contains(self.me) && others >= majority) {
             // Its own disk hangs, it reaches too few, or too slowly: another may do better.
             self.abdicate(cx);
-        } else if self.waits_to_read_for(UNREAD * self.config.timeouts.election, now) {
+        } else if self.has_leaseless_reader_for(LEASELESS * self.config.timeouts.election, now) {
             self.make_way_for_next(cx);
         } else if review.begins_another(laggards) {
             self.stand(cx);
@@ -232,20 +232,20 @@ impl Replica {
     /// Whether some reader has had no leases for so long, whatever epochs this member has begun. The links of the head
     /// may be so slow that none come in time, and it may not reach the one that would do in its place: who reaches that
     /// one is to be the head.
-    fn waits_to_read_for(&mut self, limit: Duration, now: Time) -> bool {
+    fn has_leaseless_reader_for(&mut self, limit: Duration, now: Time) -> bool {
         let (readers, Some(head)) = (self.readers(), &self.leading) else { return false };
         let is_leased = |at: &Time| now.since(*at) < self.epochs.silence().max(self.config.lease.lease);
         let all = readers.iter().all(|node| head.leased.get(&node).is_some_and(is_leased));
-        match all || self.epochs.eager.is_some() || mutation::active("chain/unread-head-stays") {
-            true => self.unread_since = None,
-            false => drop(self.unread_since.get_or_insert(now)),
+        match all || self.epochs.eager.is_some() || mutation::active("chain/leaseless-head-stays") {
+            true => self.leaseless_since = None,
+            false => drop(self.leaseless_since.get_or_insert(now)),
         }
-        self.unread_since.is_some_and(|since| now.since(since) >= limit)
+        self.leaseless_since.is_some_and(|since| now.since(since) >= limit)
     }
 
     pub(super) fn abdicate(&mut self, cx: &mut Context<'_, Self>) {
         cx.note(|| Fact::Follows);
-        (self.leading, self.unread_since) = (None, None);
+        (self.leading, self.leaseless_since) = (None, None);
         self.keeps_intake = false;
         self.chain.clear();
         self.links.peers.clear();

@@ -55,7 +55,7 @@ pub struct Replica {
     /// How many of its epochs, one after the other, have committed nothing.
     pub(super) in_vain: u32,
     /// As the head, in one of its epochs after the other: since when some reader has had no leases.
-    pub(super) unread_since: Option<Time>,
+    pub(super) leaseless_since: Option<Time>,
     /// What the successors have of it, and the own disk.
     pub(super) links: Replication,
     /// Whether the predecessor is to be told.
@@ -122,7 +122,7 @@ impl Machine for Replica {
             log,
             began_with: None,
             in_vain: 0,
-            unread_since: None,
+            leaseless_since: None,
             links,
             acknowledge: false,
             intake: Intake::new(me.into(), config.intake.max_bytes),

@@ -208,8 +208,9 @@ impl Replica {
             && (is_left_behind || self.other(now).is_some())
     }
 
-    /// Whether it has sent its clients elsewhere for all of a long epoch of its own. One that it holds in its epoch may
-    /// have no leases either, and send them back, and support nobody else: another owner may do better.
+    /// Whether it has owned an epoch for long, and has no leases, so that it sends its clients to other live members.
+    /// These may have none either and send them back, and support no candidate while they hear the owner: another owner
+    /// may do better.
     pub(super) fn owns_without_leases(&self, now: Time) -> bool {
         let stays = mutation::active("hermes/leaseless-owner-stays");
         self.epochs.lasts(PATIENCE, now) && self.is_leaseless(now) && !stays

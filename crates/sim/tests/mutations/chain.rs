@@ -65,9 +65,9 @@ fn a_tail_that_has_no_leases() {
 /// Nobody reads for as long as it stays.
 #[test]
 fn a_head_whose_tail_gets_no_leases() {
-    let text = trace!("chain", "head-of-an-unread-chain");
+    let text = trace!("chain", "head-whose-tail-has-no-leases");
     let stays = |text: &str| !text.contains("r2 leader leader r2");
-    crate::assert_goes_wrong("chain", "chain/unread-head-stays", text, stays);
+    crate::assert_goes_wrong("chain", "chain/leaseless-head-stays", text, stays);
 }
 
 /// They are waited for, and the write that the disk of a member of the chain holds up takes no effect.
