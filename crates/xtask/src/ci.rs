@@ -176,19 +176,24 @@ fn run_budgets(stop: &AtomicBool) -> Vec<Budget> {
         let mut words = ["nice", "-n", "19", &binary, "sim"].map(str::to_owned).to_vec();
         words.extend(whose.into_iter().map(str::to_owned).chain(flags));
         let began = Instant::now();
-        let (fine, said) = match Command::new(&words[0]).args(&words[1..]).output() {
-            Ok(output) => {
-                let said = [output.stdout, output.stderr].concat();
-                (output.status.success(), String::from_utf8_lossy(&said).into_owned())
-            }
-            Err(error) => (false, format!("cannot run nice: {error}")),
-        };
+        let (fine, said) = said(Command::new(&words[0]).args(&words[1..]));
         done.push(Budget { words, fine, said, took: began.elapsed() });
         if !fine {
             break;
         }
     }
     done
+}
+
+/// Whether a program ends well, and what it has printed by then.
+fn said(command: &mut Command) -> (bool, String) {
+    match command.stdin(Stdio::null()).output() {
+        Ok(output) => {
+            let said = [output.stdout, output.stderr].concat();
+            (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+        }
+        Err(error) => (false, format!("cannot run {}: {error}", command.get_program().display())),
+    }
 }
 
 fn run(words: &[&str], counts: &mut Counts) -> bool {

@@ -1,4 +1,5 @@
-//! The programs of tests that cargo has built, run as `cargo test` runs them, in two rows beside each other.
+//! The programs of tests that cargo has built, run as `cargo test` runs them, but two at a time: one that simulates,
+//! and one of the others.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -38,20 +39,13 @@ impl Program {
         // Tests of real processes mostly wait for these.
         let processors = thread::available_parallelism().map_or(1, usize::from);
         let (priority, threads) = if self.simulates() { ("19", processors) } else { ("0", 2 * processors) };
-        let output = Command::new("nice")
-            .args(["-n", priority, &self.executable])
-            .current_dir(&self.package)
-            .env("CARGO_MANIFEST_DIR", &self.package)
-            .env("RUST_TEST_THREADS", threads.to_string())
-            .stdin(Stdio::null())
-            .output();
-        let (fine, said) = match output {
-            Ok(output) => {
-                let said = [output.stdout, output.stderr].concat();
-                (output.status.success(), String::from_utf8_lossy(&said).into_owned())
-            }
-            Err(error) => (false, format!("cannot run nice: {error}")),
-        };
+        let (fine, said) = super::said(
+            Command::new("nice")
+                .args(["-n", priority, &self.executable])
+                .current_dir(&self.package)
+                .env("CARGO_MANIFEST_DIR", &self.package)
+                .env("RUST_TEST_THREADS", threads.to_string()),
+        );
         let mut counts = counts.lock().expect("nobody panics with it");
         said.lines().for_each(|line| counts.read(line));
         println!("     Said by {}\n{said}", self.executable);
