@@ -131,8 +131,6 @@ fn requests_that_wait_for_a_majority_take_no_more_memory_than_clients_may() {
         Cluster::start_with(3, "multipaxos", &[&flags[..], &["--set", "intake.bytes=16MiB"]].concat());
     let [asked, others @ ..] = &cluster.nodes[..] else { panic!("there are three") };
     let requests = request(&[b"SET", b"k", &vec![b'x'; 1 << 20]]).repeat(20);
-    // A node that is paused while it writes down who has started takes its disk for one that hangs.
-    cluster.nodes.iter().for_each(Node::wait_until_serving);
     others.iter().for_each(Node::pause);
     thread::scope(|scope| {
         let mut first = Connection::open(&asked.resp).unwrap();

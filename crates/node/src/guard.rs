@@ -17,6 +17,7 @@ use tracing::error;
 use crate::clock;
 use crate::config::Configured;
 use crate::error::NodeError;
+use crate::patience::Waited;
 use crate::storage::error::StorageError;
 use crate::storage::{Memo, MemoWriter};
 
@@ -53,6 +54,8 @@ pub(crate) struct Guard {
     /// The last revision that was handed to the writer.
     written: u64,
     stop: Option<Reason>,
+    /// For how long the disk is busy with the memory that was handed to the writer.
+    busy: Waited,
     entry: Entry,
     /// For each reach the shortest with the same timeouts.
     alike: Vec<Reach>,
@@ -112,8 +115,8 @@ impl Guard {
         };
         let written = admission.revision();
         let writer = memo.writer(Box::new(wake)).map_err(StorageError::from)?;
-        let mut guard =
-            Guard { admission, writer, written, stop: None, entry, alike: alike(configured), leases };
+        let (alike, busy) = (alike(configured), Waited::default());
+        let mut guard = Guard { admission, writer, written, stop: None, busy, entry, alike, leases };
         guard.admission.on_durable(written);
         Ok(guard)
     }
@@ -210,8 +213,9 @@ impl Guard {
         self.write();
     }
 
-    /// Takes note of what is durable.
-    pub(crate) fn poll(&mut self) {
+    /// Takes note of what is durable, and for how long the disk has been busy.
+    pub(crate) fn poll(&mut self, now: Time) {
+        self.busy.look(self.writer.began(), now);
         let durable = self.writer.durable();
         if durable > 0 {
             self.admission.on_durable(durable);
@@ -228,7 +232,7 @@ impl Guard {
         if let Some(reason) = &self.stop {
             return Some(refused(reason, &self.entry));
         }
-        let hangs = !self.admission.is_durable(self.written) && self.writer.busy() >= PATIENCE;
+        let hangs = !self.admission.is_durable(self.written) && self.busy.time() >= PATIENCE;
         hangs.then_some(NodeError::DiskHangs { patience: PATIENCE })
     }
 
@@ -440,12 +444,12 @@ mod tests {
 
         /// Until what was handed to the disk is there.
         fn wait(&mut self, guard: &mut Guard, done: impl Fn(&Guard) -> bool) {
-            guard.poll();
+            guard.poll(clock::now());
             while !done(guard) {
                 let mut events = Events::with_capacity(1);
                 self.poll.poll(&mut events, Some(Duration::from_secs(20))).unwrap();
                 assert!(!events.is_empty(), "the disk never says so");
-                guard.poll();
+                guard.poll(clock::now());
             }
         }
     }

@@ -48,6 +48,7 @@ pub mod monitor;
 mod newcomers;
 pub mod node;
 mod output;
+mod patience;
 mod resources;
 mod service_manager;
 pub mod signals;

@@ -28,6 +28,7 @@ use super::error::{Failure, StorageError};
 use super::files::Dir;
 use super::memo::{self, Memo};
 use super::{founding, segment, snapshot};
+use crate::patience;
 
 pub(super) const NAME: &str = "identity";
 const LOCK: &str = "lock";
@@ -290,7 +291,7 @@ impl DirectoryMark {
         let thread = thread::Builder::new().name("level".to_owned());
         let thread = thread.spawn(move || drop(done.send(publish())));
         thread.map_err(|error| Failure::new("start a thread to write", self.dir.path(NAME), error))?;
-        match outcome.recv_timeout(patience) {
+        match patience::receive(&outcome, patience) {
             Ok(published) => published.map(|()| true),
             Err(RecvTimeoutError::Timeout) => Ok(false),
             Err(RecvTimeoutError::Disconnected) => panic!("a thread ends without a word"),

@@ -146,9 +146,9 @@ impl MemoWriter {
         self.shared.ready.notify_one();
     }
 
-    /// For how long the disk has been busy with one content.
-    pub fn busy(&self) -> Duration {
-        self.shared.lock().began.map_or(Duration::ZERO, |began| began.elapsed())
+    /// When the attempt to write a content began that is under way, if one is.
+    pub fn began(&self) -> Option<Instant> {
+        self.shared.lock().began
     }
 
     /// The number of the last content that is durable.

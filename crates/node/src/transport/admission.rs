@@ -219,7 +219,7 @@ impl Transport {
     /// Lets in those who may speak by now: what they said of themselves is durable, and proxies may be answered.
     pub(super) fn learn(&mut self, now: Time) {
         let Some(guard) = &mut self.guard else { return };
-        guard.poll();
+        guard.poll(now);
         let may_speak = |(_, (hello, after)): &(&usize, &(Hello, u64))| match hello.me {
             ProcessId::Replica(_) => guard.is_durable(*after),
             ProcessId::Proxy(_) => guard.may_answer_proxies(),
