@@ -243,6 +243,7 @@ macro_rules! each_protocol {
                     Budget::of(25).nodes(5).with(&["reads=eager-alr"]),
                     Budget::of(25).nodes(5).with(&["reads=eager-alr"]).faults("all,clocks-beyond-bound"),
                     Budget::of(60).faults("all,lost-links"),
+                    Budget::of(40).with(&["reads=eager-alr"]).faults("all,lost-links"),
                     Budget::of(50).diskless(),
                     Budget::of(50).nodes(5).diskless(),
                     Budget::of(20).nodes(7).diskless(),

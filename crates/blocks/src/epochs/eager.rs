@@ -1,6 +1,7 @@
 //! Eager almost-local reads (LAW §4.1, *eager ALR*): a reader executes reads on its own state, keeps the replies, and
 //! then asks acceptors whether they have promised a later ballot (`Sync`). If a majority has not, the replies leave; if
-//! one of them has, the batch is discarded and its reads are executed again later.
+//! so many have that no majority is left, the batch is discarded and its reads are executed again later. One alone says
+//! nothing: who has lost its link to the owner promises itself later ballots for ever, and nobody else may follow it.
 //!
 //! The first question goes to all, and so does every one behind a question that came to nothing: it had no answer in
 //! time, or another epoch began. The others go to those who were the first to be a majority with the reader when all
@@ -92,9 +93,18 @@ struct Batch {
     replies: Replies,
     /// Who has promised no later ballot.
     tally: Tally,
+    /// Who has.
+    later: NodeSet,
     /// Whether all were asked.
     to_all: bool,
     sent: Time,
+}
+
+impl Batch {
+    /// Who has said nothing.
+    fn silent(&self) -> NodeSet {
+        self.tally.missing().difference(self.later)
+    }
 }
 
 impl EagerReads {
@@ -142,7 +152,7 @@ impl EagerReads {
         let mut answered = tally;
         let enough = self.prompt.iter().any(|node| answered.add(node) == Verdict::Reached);
         let to_all = !enough || self.last.is_multiple_of(ASK_ALL);
-        self.asked.insert(self.last, Batch { replies, tally, to_all, sent });
+        self.asked.insert(self.last, Batch { replies, tally, later: NodeSet::EMPTY, to_all, sent });
         Some((self.last, if to_all { tally.missing() } else { self.prompt }))
     }
 
@@ -158,11 +168,18 @@ impl EagerReads {
         Some(self.take(id))
     }
 
-    /// Somebody has promised a later ballot.
-    fn discard(&mut self, id: u64) {
+    /// Somebody has promised a later ballot. The batch is discarded if those who were asked are no majority without.
+    fn on_later(&mut self, id: u64, from: NodeId) {
+        let Some(batch) = self.asked.get_mut(&id) else { return };
+        batch.later.insert(from);
+        self.prompt = NodeSet::EMPTY;
+        let mut rest = batch.tally;
+        let is_left = batch.silent().iter().any(|node| rest.add(node) == Verdict::Reached);
+        if is_left && batch.to_all {
+            return;
+        }
         let reads = self.take(id).into_iter().map(|(read, _)| read);
         self.discarded.extend(reads);
-        self.prompt = NodeSet::EMPTY;
     }
 
     /// Of the questions without an answer, those to ask again, and whom: all who have not answered.
@@ -171,7 +188,7 @@ impl EagerReads {
         let again: Vec<_> = late
             .map(|(&id, batch)| {
                 (batch.sent, batch.to_all) = (now, true);
-                (id, batch.tally.missing())
+                (id, batch.silent())
             })
             .collect();
         if !again.is_empty() {
@@ -235,7 +252,7 @@ impl<P: Copy + Ord + Debug, K: Evidence> Epochs<P, K> {
     pub(super) fn on_sync_reply(&mut self, from: NodeId, id: u64, promised: Ballot) -> Event<K> {
         let Some(eager) = &mut self.eager else { return Event::Nothing };
         if promised > self.promised {
-            eager.discard(id);
+            eager.on_later(id, from);
             return Event::Nothing;
         }
         eager.on_answer(id, from, self.me).map_or(Event::Nothing, Event::Read)
@@ -305,7 +322,8 @@ mod tests {
                     format!("answered [{}]", ids.join(","))
                 }
                 "later" => {
-                    eager.discard(number(1));
+                    let from = words[2].chars().next().map(node).expect("an id");
+                    eager.on_later(number(1), from);
                     format!("{} to read again", eager.discarded.len())
                 }
                 "wait" => {
@@ -342,7 +360,7 @@ answer 3 2 → answered []
 wait → question 2 to 2,3,4,5; question 3 to 3,4,5
 answer 3 5 → answered [3,4]
 read 5 → question 4 to 2,5
-later 4 → 1 to read again
+later 4 2 → 1 to read again
 read 6 → question 5 to 2,3,4,5
 answer 5 3 → answered []
 answer 5 4 → answered [6]
@@ -354,15 +372,39 @@ read 8 → question 100 to 2,3,4,5
 answer 100 5 → answered []
 answer 100 3 → answered [8]
 read 9 → question 101 to 3,5
-later 101 → 2 to read again
+later 101 5 → 2 to read again
 read 10 → question 102 to 2,3,4,5
 read 11 → waits
+later 102 2 → 2 to read again
 answer 102 3 → answered []
+wait → question 2 to 2,3,4,5; question 102 to 4,5
 answer 102 5 → answered [10]
 read 12 → question 103 to 3,5
 read 13 → waits
 epoch → 6 to read again
 read 14 → question 104 to 2,3,4,5
+";
+        assert_eq!(run(script), script);
+    }
+
+    /// One that cannot reach the owner promises itself later ballots for ever.
+    #[test]
+    fn reads_are_executed_again_when_no_majority_is_left_that_has_promised_no_later_ballot() {
+        let script = "\
+read 1 → question 1 to 2,3,4,5
+later 1 2 → 0 to read again
+later 1 2 → 0 to read again
+answer 1 3 → answered []
+later 1 4 → 0 to read again
+answer 1 5 → answered [1]
+later 1 4 → 0 to read again
+read 2 → question 2 to 3,5
+later 2 3 → 1 to read again
+read 3 → question 3 to 2,3,4,5
+later 3 2 → 1 to read again
+later 3 4 → 1 to read again
+later 3 3 → 2 to read again
+answer 3 5 → answered []
 ";
         assert_eq!(run(script), script);
     }
