@@ -12,6 +12,7 @@ caught! { "craft",
         "craft/bare-majority-after-fallback", of 5, under "all", at 164;
     an_entry_that_is_dropped_before_a_majority_has_answered:
         "craft/drop-with-too-few-answers", of 5, under "all", at 19;
+    an_entry_that_is_dropped_although_another_has_executed_it: "craft/states-ignored", of 5, under "all", at 8;
     an_entry_that_is_executed_without_its_value: "log/partial-executed", of 5, under "all";
     a_candidate_whose_own_vote_is_not_durable: "now/Vote", of 5, at 1229;
     a_vote_that_is_given_before_it_is_durable: "now/VoteReply" with RESTLESS,
