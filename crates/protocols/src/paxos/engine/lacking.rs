@@ -124,3 +124,23 @@ impl<P: Policy> Replica<P> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use quorate_blocks::batch::Entry;
+    use quorate_core::Wall;
+
+    use super::*;
+
+    #[test]
+    fn a_configuration_that_is_heard_of_late_does_not_take_the_place_of_a_later_one() {
+        let configuration = Batch::alone(Wall::ZERO, &Entry::Configuration(Default::default()));
+        let mut lacking = Lacking::default();
+        for (slot, value, expected) in
+            [(5, &configuration, 5), (3, &configuration, 5), (6, &Batch::noop(), 5), (7, &configuration, 7)]
+        {
+            lacking.on_value(slot, value);
+            assert_eq!(lacking.configuration, expected, "{slot}");
+        }
+    }
+}

@@ -36,6 +36,18 @@ fn log(last: u64, width: usize) -> SlotLog {
     log
 }
 
+/// The same, of so many bytes each, and a shard of each.
+fn log_of(last: u64, len: usize) -> SlotLog {
+    let (mut log, ballot) = (SlotLog::new(0), Ballot::ZERO.next(node(1)));
+    for slot in 1..=last {
+        let value = Bytes::from(vec![slot as u8; len]);
+        let id = ValueId { digest: digest(&value), len: len as u32, ..id(slot) };
+        log.vote(slot, ballot, id.split(&value, 1).nth(1).expect("five shards"));
+    }
+    log.commit(ballot, last);
+    log
+}
+
 fn gatherer(leads: bool, upto: u64) -> Gatherer {
     let leader = if leads { 2 } else { 1 };
     let (voters, leader) = ((1..=5).map(node).collect(), Some(node(leader)));
@@ -83,6 +95,58 @@ fn what_is_gathered_at_a_time_is_bounded_in_bytes_of_values() {
     let assignment = Assignment::balanced([voters], |_| 5);
     let round = Gossip::default().round(&log, &Gatherer { voters, assignment, ..gatherer(false, 4) }, at(0));
     assert_eq!(draw(round), "n3 1:[5]/1 | n3 2:[5]/1 | n3 3:[5]/1");
+}
+
+/// What is asked for, as replicas and slots: of each slot a shard.
+fn asked(round: &Round, peer: NodeId) -> Vec<usize> {
+    let wanted = round.requests.iter().filter(|(node, _)| *node == peer).map(|(_, message)| match message {
+        Message::Reconstruct { wanted, .. } => wanted.len(),
+        Message::Shards { .. } => panic!("a request"),
+    });
+    wanted.collect()
+}
+
+#[test]
+fn what_is_gathered_at_a_time_and_with_a_request_is_bounded_in_slots() {
+    let round = Gossip::default().round(&log(9000, 1), &gatherer(false, 9000), at(0));
+    for peer in [3, 4].map(node) {
+        assert_eq!(asked(&round, peer), [&[REQUEST_SLOTS; 8][..], &[1]].concat(), "{peer:?}");
+    }
+}
+
+/// Shards of a MiB each, of as many slots as are gathered at a time.
+#[test]
+fn what_a_peer_is_asked_for_at_a_time_is_bounded_in_bytes_and_so_is_a_request() {
+    let (log, mut gossip) = (log_of(8, 3 << 20), Gossip::default());
+    let mut round = |millis| gossip.round(&log, &gatherer(false, 8), at(millis));
+    assert_eq!([3, 4].map(|peer| asked(&round(0), node(peer))), [vec![1; 4], vec![]], "no more at once");
+    assert!(round(20).requests.is_empty(), "nor later");
+}
+
+/// Of shards that restore a value none is asked for as long as the others cannot be.
+#[test]
+fn a_leader_waits_until_as_many_as_have_enough_shards_can_be_asked() {
+    let (log, mut gossip) = (log_of(20, 1 << 20), Gossip::default());
+    let shard = |slot: u64, peer: NodeId| {
+        let value = Bytes::from(vec![slot as u8; 1 << 20]);
+        let id = ValueId { digest: digest(&value), len: 1 << 20, ..id(slot) };
+        (slot, id.split(&value, 1).nth(usize::from(peer.get()) - 1).expect("five shards"))
+    };
+    let mut requests = gossip.round(&log, &gatherer(true, 20), at(0)).requests;
+    assert!(
+        gossip.round(&log, &gatherer(true, 20), at(20)).requests.is_empty(),
+        "all are asked for all they may"
+    );
+    // Node 5 has answered everything, and is asked for more when node 4 has.
+    for (peer, expected) in [(node(5), [false, false]), (node(4), [true, true])] {
+        for (from, message) in requests.extract_if(.., |(from, _)| *from == peer) {
+            let Message::Reconstruct { id, wanted } = message else { panic!("a request") };
+            let values = wanted.iter().map(|wanted| shard(wanted.slot, from)).collect();
+            gossip.on_shards((from, id), values, &log, at(30));
+        }
+        let round = gossip.round(&log, &gatherer(true, 20), at(40));
+        assert_eq!([4, 5].map(|peer| !asked(&round, node(peer)).is_empty()), expected, "{peer:?}");
+    }
 }
 
 /// As many of each as a table says.
