@@ -18,6 +18,7 @@ use super::graph::{LARGE_BATCH, State};
 use super::proposing::Proposal;
 use super::{Epaxos, Message, Replica, Timer};
 
+mod bounds;
 mod clients;
 mod forgetting;
 mod recovery;

@@ -3,7 +3,7 @@
 use super::*;
 
 /// It has an empty disk, and is told that it had another.
-fn rejoining() -> Bench {
+pub(super) fn rejoining() -> Bench {
     let group = Group { rejoining: true, ..Group::of((1..=3).map(node).collect()) };
     Bench::begin(&group, &[], Saved::nothing())
 }

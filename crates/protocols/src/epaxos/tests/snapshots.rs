@@ -6,6 +6,7 @@ use quorate_blocks::clients::Ask;
 
 use super::clients::{ask_for, open_session, proposed, with_session};
 use super::recovery::{recovered, say};
+use super::rejoining::rejoining;
 use super::*;
 
 /// What a replica misses, since node 2 has executed and collected it.
@@ -84,6 +85,20 @@ fn behind_a_snapshot_that_was_refused_one_of_more_is_asked_for() {
     let tick = |bench: &mut Bench| bench.turn(100, |replica, cx| replica.on_timer(Timer::Tick, cx));
     let next = (0..50).find_map(|_| of_snapshots(tick(&mut bench)).into_iter().next());
     assert!(matches!(next, Some(catchup::Message::Fetch { from: 2, .. })), "{next:?}");
+}
+
+/// It has none of its own, and the next that it proposes comes behind those of its earlier life.
+#[test]
+fn who_rejoins_takes_over_a_snapshot_with_what_an_earlier_life_has_proposed() {
+    let (mut bench, mut source) = (rejoining(), Bench::new(&[at(1, 1)], 1));
+    for instance in [at(1, 1), missing()] {
+        source.decide(instance, batch(1));
+    }
+    let question = ask(&mut bench, missing());
+    transfer(&mut bench, &mut source, question);
+    assert!(has_taken_it(&bench) && bench.replica.learner.is_executed(at(1, 1)));
+    let saved = quorate_core::Replica::save(&bench.replica).records;
+    assert!(saved.iter().any(|record| matches!(record, Record::Saved { next: 2, .. })), "{saved:?}");
 }
 
 #[test]

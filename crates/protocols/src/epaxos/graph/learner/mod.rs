@@ -69,11 +69,11 @@ use super::instance_state::{InstanceState, State};
 use super::{Conflicts, Graph, Interference};
 
 /// A replica takes note of nothing further than this above what it knows to be committed: it is too far behind to help.
-const MAX_GAP: u64 = 1 << 14;
+pub(in crate::epaxos) const MAX_GAP: u64 = 1 << 14;
 /// A replica whose disk has written nothing for this long sends its clients to others.
 const HUNG: Duration = Duration::from_secs(2);
 /// Undecided instances of one owner that are looked after at once.
-const LOOK_AHEAD: u64 = 64;
+pub(in crate::epaxos) const LOOK_AHEAD: u64 = 64;
 
 /// What a learner is told.
 #[derive(Clone, Debug)]
