@@ -94,3 +94,17 @@ fn count(replica: &mut Replica, slot: u64, cx: &mut Context<'_, Replica>) -> Opt
 pub(super) fn executed(notes: &mut Notes, upto: u64) {
     while notes.first_entry().filter(|entry| *entry.key() <= upto).map(|entry| entry.remove()).is_some() {}
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_are_kept_for_what_is_not_executed() {
+        let mut notes: Notes = [1, 2, 4, 5].map(|slot| (slot, NodeSet::ALL)).into();
+        for (upto, kept) in [(0, vec![1, 2, 4, 5]), (3, vec![4, 5]), (4, vec![5]), (9, vec![])] {
+            executed(&mut notes, upto);
+            assert_eq!(notes.keys().copied().collect::<Vec<_>>(), kept, "{upto}");
+        }
+    }
+}
