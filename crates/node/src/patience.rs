@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use quorate_core::Time;
 
-/// The event loop looks more often than that where something is under way. Whatever passes from one look to the next
-/// beyond it, the process did not run.
+/// The event loop looks at least this often. If more time has passed between two looks, the process did not run: the
+/// rest does not count.
 const PIECE: Duration = Duration::from_secs(1);
 
 /// What an event loop has seen of something that is under way in another thread.

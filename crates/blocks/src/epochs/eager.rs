@@ -93,7 +93,7 @@ struct Batch {
     replies: Replies,
     /// Who has promised no later ballot.
     tally: Tally,
-    /// Who has.
+    /// Who has promised a later one.
     later: NodeSet,
     /// Whether all were asked.
     to_all: bool,
@@ -168,7 +168,8 @@ impl EagerReads {
         Some(self.take(id))
     }
 
-    /// Somebody has promised a later ballot. The batch is discarded if those who were asked are no majority without.
+    /// Somebody has promised a later ballot (a NACK of the paper). The batch is discarded if those who may still say
+    /// that they have not are too few for a majority, or if not all were asked.
     fn on_later(&mut self, id: u64, from: NodeId) {
         let Some(batch) = self.asked.get_mut(&id) else { return };
         batch.later.insert(from);
