@@ -64,23 +64,10 @@ impl Replica {
 
     /// States who is live.
     fn decide(&mut self, promises: &BTreeMap<NodeId, Known>, cx: &mut Context<'_, Self>) {
-        let promised: NodeSet = promises.keys().copied().collect();
-        let latest = promises.values().map(|known| known.entered).max().unwrap_or_default();
-        let is_whole = |node: &NodeId| match promises[node] {
-            // Nobody was ever live: all begin with the same.
-            _ if latest == Ballot::ZERO => true,
-            Known { entered, whole, .. } => {
-                whole && (entered == latest || mutation::active("hermes/whole-before"))
-            }
-        };
-        let whole: NodeSet = promised.iter().filter(is_whole).collect();
-        // Those who would hold the others up stay outside if the others are enough.
-        let fit = |node: &NodeId| *node == self.me || !self.epochs.laggards.contains(*node);
-        let fit: NodeSet = promised.iter().filter(fit).collect();
-        let majority = self.epochs.members.voters.majority();
-        let does = fit.len() >= majority && !fit.intersection(whole).is_empty();
-        let live = if does { fit } else { promised };
-        self.adopt(live, live.intersection(whole), cx);
+        // Those who would hold the others up stay outside if they can.
+        let slow = self.epochs.laggards.all().without(self.me);
+        let (live, whole) = decided(promises, slow, self.epochs.members.voters.majority());
+        self.adopt(live, whole, cx);
         self.speak(cx);
     }
 
@@ -218,6 +205,58 @@ impl Replica {
             if self.epochs.live().iter().find(fit) == Some(self.me) {
                 self.stand(cx);
             }
+        }
+    }
+}
+
+/// Who is to be live by these promises, and who of them begins whole. The slow ones stay outside if the others are
+/// enough, and one of them has everything: without, what a member has lost that kept it in memory alone might be theirs.
+fn decided(promises: &BTreeMap<NodeId, Known>, slow: NodeSet, majority: usize) -> (NodeSet, NodeSet) {
+    let promised: NodeSet = promises.keys().copied().collect();
+    let latest = promises.values().map(|known| known.entered).max().unwrap_or_default();
+    let is_whole = |node: &NodeId| match promises[node] {
+        // Nobody was ever live: all begin with the same.
+        _ if latest == Ballot::ZERO => true,
+        Known { entered, whole, .. } => {
+            whole && (entered == latest || mutation::active("hermes/whole-before"))
+        }
+    };
+    let whole: NodeSet = promised.iter().filter(is_whole).collect();
+    let fit: NodeSet = promised.iter().filter(|node| !slow.contains(*node)).collect();
+    let does = fit.len() >= majority && !fit.intersection(whole).is_empty();
+    let live = if does { fit } else { promised };
+    (live, live.intersection(whole))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::memory::tests::promises;
+    use super::*;
+
+    #[test]
+    fn who_is_live_and_whole_follows_from_the_promises_and_from_who_is_slow() {
+        for (of, slow, live, whole) in [
+            ("0s 0s 0s", "", "1 2 3", "1 2 3"),
+            ("0s 0s 0s 0s", "2", "1 3 4", "1 3 4"),
+            ("0s 0s 0s", "2", "1 2 3", "1 2 3"),
+            ("3w 3w 3s", "", "1 2 3", "1 2"),
+            // Whole in an earlier epoch is not whole.
+            ("3w 2w 3s", "", "1 2 3", "1"),
+            ("3s 2w 2w", "", "1 2 3", ""),
+            ("3w 3w 3w 3w", "1", "2 3 4", "2 3 4"),
+            ("3w 3w 3w 3w 3w", "1 2", "3 4 5", "3 4 5"),
+            ("3w 3w 3w 3w 3w", "1 2 3", "1 2 3 4 5", "1 2 3 4 5"),
+            // Only the slow one has everything.
+            ("3w 3s 3s 3s", "1", "1 2 3 4", "1"),
+            ("3w 3x 3x 3x 2w", "1", "1 2 3 4 5", "1"),
+            ("3w 3s 3s 3w", "1", "2 3 4", "4"),
+            // Nobody has.
+            ("3s 3s 3s 2w", "4", "1 2 3 4", ""),
+        ] {
+            let set = |ids: &str| {
+                ids.split_whitespace().map(|id| NodeId::new(id.parse().unwrap()).unwrap()).collect()
+            };
+            assert_eq!(decided(&promises(of), set(slow), 3), (set(live), set(whole)), "{of}, slow: {slow}");
         }
     }
 }

@@ -434,6 +434,7 @@ mod tests {
         let mut others: Vec<_> = others.iter().map(|keys| keys.freeze(head.clone()).pieces(64)).collect();
         others.push(keys("abc").freeze(Bytes::from_static(b"another head")).pieces(64));
         others.push(own[..own.len() - 1].to_vec());
+        others.push([own.clone(), vec![Bytes::from_static(b"more")]].concat());
         for other in others {
             assert!(image.verify(&mut other.iter().cloned()).is_err(), "{other:?}");
         }

@@ -192,12 +192,22 @@ fn names(nodes: NodeSet) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// What the members tell, by their numbers: the epoch in which each was live last, and whether it was whole there
+    /// (w), a shadow (s) or is without memory (x).
+    pub fn promises(words: &str) -> BTreeMap<NodeId, Known> {
+        let known = |(index, word): (usize, &str)| {
+            let (epoch, what) = word.split_at(1);
+            let entered = (0..epoch.parse().unwrap()).fold(Ballot::ZERO, |ballot, _| ballot.next(id(1)));
+            (id(index as u64 + 1), Known { entered, whole: what == "w", lost: what == "x" })
+        };
+        words.split(' ').enumerate().map(known).collect()
+    }
 
     #[test]
     fn an_epoch_begins_with_one_who_has_everything_or_with_a_majority_who_lost_nothing() {
-        // The epoch in which each of five was live last; whole, shadow (s) or without memory (x).
         for (promises, enough) in [
             ("0s 0s 0s", true),
             ("3w 3s 3x", true),
@@ -211,12 +221,7 @@ mod tests {
             ("3x 3x 3x 3x 3x", false),
             ("1x 0s 0s", false),
         ] {
-            let known = |(index, word): (usize, &str)| {
-                let (epoch, what) = word.split_at(1);
-                let entered = (0..epoch.parse().unwrap()).fold(Ballot::ZERO, |ballot, _| ballot.next(id(1)));
-                (id(index as u64 + 1), Known { entered, whole: what == "w", lost: what == "x" })
-            };
-            let promises: BTreeMap<_, _> = promises.split(' ').enumerate().map(known).collect();
+            let promises = self::promises(promises);
             assert_eq!(Known::suffices((1..=5).map(id).collect(), &promises), enough, "{promises:?}");
         }
     }
