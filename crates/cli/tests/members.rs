@@ -209,8 +209,12 @@ fn a_rolling_restart_of_a_chain_loses_no_request() {
     restart_one_by_one("chain");
 }
 
+/// A busy machine is not to make nodes far from each other: they would start again with longer timeouts, and then clients
+/// do lose requests.
+const NEAR: &[&str] = &["--set", "timeouts=1ms"];
+
 fn restart_one_by_one(protocol: &str) {
-    let mut cluster = Cluster::start(3, protocol);
+    let mut cluster = Cluster::start_with(3, protocol, NEAR);
     let requests = Requests::start(&cluster);
     requests.progress();
     for _ in 0..2 {
@@ -317,7 +321,7 @@ fn a_chain_of_an_earlier_version_is_upgraded_while_it_is_stopped() {
 
 /// Three nodes of another build, which serve.
 fn start_build(protocol: &str, program: &Path) -> Cluster {
-    let mut cluster = Cluster::prepare(3, protocol, &[]);
+    let mut cluster = Cluster::prepare(3, protocol, NEAR);
     cluster.nodes.iter_mut().for_each(|node| node.start_build(program));
     cluster.nodes.iter().for_each(|node| node.wait_until_serving());
     cluster
