@@ -209,8 +209,8 @@ fn a_rolling_restart_of_a_chain_loses_no_request() {
     restart_one_by_one("chain");
 }
 
-/// A busy machine is not to make nodes far from each other: they would start again with longer timeouts, and then clients
-/// do lose requests.
+/// A busy machine is not to make nodes far from each other: they would start again with longer timeouts, and then
+/// clients do lose requests.
 const NEAR: &[&str] = &["--set", "timeouts=1ms"];
 
 fn restart_one_by_one(protocol: &str) {

@@ -210,7 +210,7 @@ impl Replica {
 }
 
 /// Who is to be live by these promises, and who of them begins whole. The slow ones stay outside if the others are
-/// enough, and one of them has everything: without, what a member has lost that kept it in memory alone might be theirs.
+/// enough, and one of these has everything: what is kept in memory alone may else be known to a slow one only.
 fn decided(promises: &BTreeMap<NodeId, Known>, slow: NodeSet, majority: usize) -> (NodeSet, NodeSet) {
     let promised: NodeSet = promises.keys().copied().collect();
     let latest = promises.values().map(|known| known.entered).max().unwrap_or_default();

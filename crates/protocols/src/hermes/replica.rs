@@ -178,7 +178,8 @@ impl Machine for Replica {
         };
         let from = from.replica().filter(|node| self.epochs.members.voters.contains(*node));
         let Some(from) = from.filter(|_| message.is_possible()) else { return };
-        if message.epoch().is_some_and(|ballot| ballot != self.epochs.promised) {
+        let is_of_this_epoch = message.epoch().is_none_or(|ballot| ballot == self.epochs.promised);
+        if !is_of_this_epoch && !mutation::active("hermes/messages-of-earlier-epochs") {
             return;
         }
         let both_live = self.is_live() && self.epochs.live().contains(from);

@@ -260,3 +260,11 @@ fn a_page_that_answers_a_question_of_a_former_life() {
     let lacks = |text: &str| text.contains("r3 live leader r1 ballot 3.1 committed 4 applied 4");
     crate::assert_goes_wrong("hermes", "hermes/any-page", text, lacks);
 }
+
+/// The shadow is in another epoch by then, and lacks what was committed in one between.
+#[test]
+fn a_page_of_an_earlier_epoch() {
+    let text = trace!("hermes", "page-of-an-earlier-epoch");
+    let is_stale = |text: &str| text.contains("p3 #4 = Value(Some(b\"green\"))");
+    crate::assert_goes_wrong("hermes", "hermes/messages-of-earlier-epochs", text, is_stale);
+}
