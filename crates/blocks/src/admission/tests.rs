@@ -970,6 +970,7 @@ fn what_was_admitted_wins_then_what_is_remembered_here_and_what_is_retired_never
         a1!    | b1     → a1!
         a1!    | b1!    → a1!
         -a     | a1!    → -a
+        -a     | -a     → -a
         b1 -a  | a2!    → b1 -a
         a1!    | -a     → -a
         a1!    | b1 -a  → b1 -a
@@ -1190,6 +1191,9 @@ fn whoever_has_the_shorter_reach_starts_again_and_then_they_speak() {
          start 2 b = runs
          1>2 = ok
          3>1 = 3 starts again for 240 ms
+         crash 1
+         start 1 a = runs
+         1>2 = ok
          start 3 c 120 = runs
          3>1 = ok
          1>3 = ok
