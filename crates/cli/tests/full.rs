@@ -187,25 +187,31 @@ impl Drop for SmallDisk {
     }
 }
 
-/// Sets values of 256 KiB, each at the next node, until one is refused with this error. Gives the keys, the last one
-/// included.
-fn fill(cluster: &Cluster, most: usize, error: &str) -> Vec<String> {
+/// Sets values of 256 KiB, each at the node that `at` gives for its number, until one is refused with this error, or
+/// there are so many. Adds their keys, the last one included.
+fn fill(cluster: &Cluster, keys: &mut Vec<String>, at: impl Fn(usize) -> usize, most: usize, error: &str) {
     let value = "x".repeat(256 << 10);
-    let mut keys = Vec::new();
     while keys.len() < most {
         keys.push(format!("fill:{}", keys.len()));
         // While leaders change, some time passes without one.
         let reply = wait_for("a reply", || {
-            let reply = call(cluster, keys.len() % 3, &["SET", &keys[keys.len() - 1], &value]);
+            let reply = call(cluster, at(keys.len()), &["SET", &keys[keys.len() - 1], &value]);
             (!is_error(&reply, "CLUSTERDOWN ")).then_some(reply)
         });
         match reply {
             reply if reply == ok() => {}
-            reply if is_error(&reply, error) => return keys,
+            reply if is_error(&reply, error) => return,
             reply => panic!("{reply:?}"),
         }
     }
     panic!("{most} values, and none was refused");
+}
+
+/// [`fill`], each value at the next node.
+fn fill_in_turn(cluster: &Cluster, most: usize, error: &str) -> Vec<String> {
+    let mut keys = Vec::new();
+    fill(cluster, &mut keys, |number| number % 3, most, error);
+    keys
 }
 
 /// Real disks that fill up by what is written, under load: whoever has room leads; without, writes are refused until
@@ -232,18 +238,13 @@ fn small_disks(protocol: &str) {
     cluster.nodes[first].wait_for_line(&["the disk has room again"]);
 
     // All of them: by data. They take no more than the disk has, be there a snapshot to write or not.
-    let mut keys = fill(&cluster, 1024, "READONLY disk nearly full on node ");
+    let (most, full) = (1024, "READONLY disk nearly full on node ");
+    let mut keys = fill_in_turn(&cluster, most, full);
     let accepted = keys.len() - 1;
     println!("{protocol}: refused after {accepted} values of 256 KiB");
-    let value = "x".repeat(256 << 10);
     for node in 0..3 {
         // Somebody who has room yet may lead meanwhile: then it goes on.
-        wait_for("a refusal everywhere", || {
-            let key = format!("fill:{}", keys.len());
-            let reply = call(&cluster, node, &["SET", &key, &value]);
-            keys.push(key);
-            is_error(&reply, "READONLY ").then_some(())
-        });
+        fill(&cluster, &mut keys, |_| node, most, full);
         assert_eq!(call(&cluster, node, &["STRLEN", "fill:0"]), Resp::Integer(256 << 10));
     }
     load.progress(200);
@@ -282,7 +283,7 @@ fn data_at_their_limit_under_load_are_refused_and_service_returns_after_deleting
     let load = Load::start((0..3).map(|id| vec![cluster.nodes[id].resp.clone()]));
     load.progress(200);
     assert_eq!(quorate(&cluster, 0, &["config", "set", "max-data", "8mb"]).0, Some(0));
-    let keys = fill(&cluster, 64, "OOM ");
+    let keys = fill_in_turn(&cluster, 64, "OOM ");
     assert!(keys.len() > 16, "{} of 256 KiB in 8 MiB", keys.len());
     load.progress(200);
     for node in 0..3 {
