@@ -383,11 +383,10 @@ fn input_series(line: &str) -> String {
 
 #[test]
 fn each_alert_fires_for_what_it_is_for_and_for_nothing_else() {
-    let lines = || SITUATIONS.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let lines = SITUATIONS.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let mut verdicts: BTreeMap<&str, BTreeSet<bool>> = BTreeMap::new();
-    let mut ends = String::new();
     let mut tests = String::new();
-    for line in lines() {
+    for line in lines {
         if line.starts_with(' ') {
             tests += &input_series(line);
             continue;
@@ -398,11 +397,10 @@ fn each_alert_fires_for_what_it_is_for_and_for_nothing_else() {
         verdicts.entry(alert).or_default().insert(fires);
         // Once, whoever tells.
         let samples = if fires { "[{labels: '{}', value: 1}]" } else { "[]" };
-        tests += &std::mem::take(&mut ends);
-        tests += "- interval: 15s\n  input_series:\n";
-        ends = format!(
-            "  promql_expr_test:\n  - expr: count(ALERTS{{alertname=\"{alert}\",alertstate=\"firing\"}})\n    \
-             eval_time: 20m\n    exp_samples: {samples}\n"
+        tests += &format!(
+            "- interval: 15s\n  promql_expr_test:\n  - expr: \
+             count(ALERTS{{alertname=\"{alert}\",alertstate=\"firing\"}})\n    eval_time: 20m\n    \
+             exp_samples: {samples}\n  input_series:\n"
         );
     }
     let alerts = ALERTS.lines().filter_map(|line| line.trim().strip_prefix("- alert: "));
@@ -410,7 +408,7 @@ fn each_alert_fires_for_what_it_is_for_and_for_nothing_else() {
 
     let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/monitoring/alerts.yml");
     let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), format!("rule_files: ['{rules}']\ntests:\n{tests}{ends}")).unwrap();
+    std::fs::write(file.path(), format!("rule_files: ['{rules}']\ntests:\n{tests}")).unwrap();
     let Ok(tested) = Command::new("promtool").args(["test", "rules"]).arg(file.path()).output() else {
         return println!("not tried: it needs promtool");
     };
