@@ -121,7 +121,7 @@ metrics! {
     requests_limit: Gauge, "Requests that may be under way.";
     requests_total: Counter, "Requests handed to the proxy.";
     replies_total: Counter, "Requests that were executed and answered.";
-    failures_total: Counter, "Requests that failed: nobody answered in time, or too much was waiting.";
+    failures_total: Counter, "Requests that failed: no answer in time, too many waiting, or their session ended.";
     requests_denied_total: Counter, "Requests denied: no authentication, a wrong password, or no permission.";
     overloads_total: Counter, "Requests refused because too many were under way.";
     client_bytes_in_total: Counter, "Bytes read from clients.";
