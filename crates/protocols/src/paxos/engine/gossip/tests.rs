@@ -26,26 +26,31 @@ fn shards(slot: u64, first: usize, width: usize) -> Value {
     id(slot).split(&value_of(slot), width).nth(first).expect("five shards")
 }
 
-/// Node 2 of five, with these shards of each slot up to `last`, which are chosen.
-fn log(last: u64, width: usize) -> SlotLog {
+/// A member's shard of a slot's value of so many bytes.
+fn shard_of(slot: u64, len: usize, member: NodeId) -> Value {
+    let value = Bytes::from(vec![slot as u8; len]);
+    let id = ValueId { digest: digest(&value), len: len as u32, ..id(slot) };
+    id.split(&value, 1).nth(usize::from(member.get()) - 1).expect("five shards")
+}
+
+/// Node 2 of five, with what this gives of each slot up to `last`, which are chosen.
+fn log_with(last: u64, shards: impl Fn(u64) -> Value) -> SlotLog {
     let (mut log, ballot) = (SlotLog::new(0), Ballot::ZERO.next(node(1)));
     for slot in 1..=last {
-        log.vote(slot, ballot, shards(slot, 1, width));
+        log.vote(slot, ballot, shards(slot));
     }
     log.commit(ballot, last);
     log
 }
 
-/// The same, of so many bytes each, and a shard of each.
+/// It has so many shards of each.
+fn log(last: u64, width: usize) -> SlotLog {
+    log_with(last, |slot| shards(slot, 1, width))
+}
+
+/// It has a shard of each, of a value of so many bytes.
 fn log_of(last: u64, len: usize) -> SlotLog {
-    let (mut log, ballot) = (SlotLog::new(0), Ballot::ZERO.next(node(1)));
-    for slot in 1..=last {
-        let value = Bytes::from(vec![slot as u8; len]);
-        let id = ValueId { digest: digest(&value), len: len as u32, ..id(slot) };
-        log.vote(slot, ballot, id.split(&value, 1).nth(1).expect("five shards"));
-    }
-    log.commit(ballot, last);
-    log
+    log_with(last, |slot| shard_of(slot, len, node(2)))
 }
 
 fn gatherer(leads: bool, upto: u64) -> Gatherer {
@@ -127,11 +132,6 @@ fn what_a_peer_is_asked_for_at_a_time_is_bounded_in_bytes_and_so_is_a_request() 
 #[test]
 fn a_leader_waits_until_as_many_as_have_enough_shards_can_be_asked() {
     let (log, mut gossip) = (log_of(20, 1 << 20), Gossip::default());
-    let shard = |slot: u64, peer: NodeId| {
-        let value = Bytes::from(vec![slot as u8; 1 << 20]);
-        let id = ValueId { digest: digest(&value), len: 1 << 20, ..id(slot) };
-        (slot, id.split(&value, 1).nth(usize::from(peer.get()) - 1).expect("five shards"))
-    };
     let mut requests = gossip.round(&log, &gatherer(true, 20), at(0)).requests;
     assert!(
         gossip.round(&log, &gatherer(true, 20), at(20)).requests.is_empty(),
@@ -141,7 +141,8 @@ fn a_leader_waits_until_as_many_as_have_enough_shards_can_be_asked() {
     for (peer, expected) in [(node(5), [false, false]), (node(4), [true, true])] {
         for (from, message) in requests.extract_if(.., |(from, _)| *from == peer) {
             let Message::Reconstruct { id, wanted } = message else { panic!("a request") };
-            let values = wanted.iter().map(|wanted| shard(wanted.slot, from)).collect();
+            let shard = |slot| (slot, shard_of(slot, 1 << 20, from));
+            let values = wanted.iter().map(|wanted| shard(wanted.slot)).collect();
             gossip.on_shards((from, id), values, &log, at(30));
         }
         let round = gossip.round(&log, &gatherer(true, 20), at(40));
