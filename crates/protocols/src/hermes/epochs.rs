@@ -64,9 +64,9 @@ impl Replica {
 
     /// States who is live.
     fn decide(&mut self, promises: &BTreeMap<NodeId, Known>, cx: &mut Context<'_, Self>) {
-        // Those who would hold the others up stay outside if they can.
+        // It does not leave itself out of its own epoch.
         let slow = self.epochs.laggards.all().without(self.me);
-        let (live, whole) = decided(promises, slow, self.epochs.members.voters.majority());
+        let (live, whole) = live_and_whole(promises, slow, self.epochs.members.voters.majority());
         self.adopt(live, whole, cx);
         self.speak(cx);
     }
@@ -211,7 +211,7 @@ impl Replica {
 
 /// Who is to be live by these promises, and who of them begins whole. The slow ones stay outside if the others are
 /// enough, and one of these has everything: what is kept in memory alone may else be known to a slow one only.
-fn decided(promises: &BTreeMap<NodeId, Known>, slow: NodeSet, majority: usize) -> (NodeSet, NodeSet) {
+fn live_and_whole(promises: &BTreeMap<NodeId, Known>, slow: NodeSet, majority: usize) -> (NodeSet, NodeSet) {
     let promised: NodeSet = promises.keys().copied().collect();
     let latest = promises.values().map(|known| known.entered).max().unwrap_or_default();
     let is_whole = |node: &NodeId| match promises[node] {
@@ -256,7 +256,11 @@ mod tests {
             let set = |ids: &str| {
                 ids.split_whitespace().map(|id| NodeId::new(id.parse().unwrap()).unwrap()).collect()
             };
-            assert_eq!(decided(&promises(of), set(slow), 3), (set(live), set(whole)), "{of}, slow: {slow}");
+            assert_eq!(
+                live_and_whole(&promises(of), set(slow), 3),
+                (set(live), set(whole)),
+                "{of}, slow: {slow}"
+            );
         }
     }
 }
