@@ -316,3 +316,16 @@ fn a_ballot_that_was_heard_of_in_a_rejection_is_promised_durably() {
     let (ballot, deps, value) = (ballot(2, 2), Frontier::default(), Some(batch(1)));
     assert_eq!(bench.hear(2, Message::Accept { instance, ballot, value, deps }, 0), ["2: Reject"]);
 }
+
+/// The batch goes to those only who are not known to have it. Who does not, votes for nothing, and learns nothing.
+#[test]
+fn a_batch_that_is_not_known_is_not_voted_for() {
+    let (instance, deps) = (at(2, 1), Frontier::default());
+    let accept = |value| Message::Accept { instance, ballot: ballot(1, 2), value, deps };
+    let mut bench = Bench::new(&[], 0);
+    assert!(bench.hear(2, accept(None), 0).is_empty());
+    assert!(bench.hear(2, Message::Commit { instance, value: None, deps }, 0).is_empty());
+    assert!(bench.replica.learner.get(instance).is_none_or(|held| !held.is_committed()));
+    assert_eq!(bench.hear(2, accept(Some(batch(1))), 0), ["2: AcceptReply"]);
+    assert_eq!(bench.hear(2, accept(None), 0), ["2: AcceptReply"], "it is known now");
+}
