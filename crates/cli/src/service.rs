@@ -130,12 +130,12 @@ fn unled(nodes: &[&NodeStatus]) -> Vec<String> {
     unled.map(|(group, _)| named(group)).collect()
 }
 
-/// Nobody leads these, and they refuse nothing for want of room on a disk.
+/// Nobody leads these.
 const LEADERLESS: [&str; 2] = ["epaxos", "unreplicated"];
 
 /// Of these it is not the leader of which a status tells that refuses writes, but each node what it is asked, or the
 /// head of the chain.
-const REFUSE_ELSEWHERE: [&str; 3] = ["chain", "craq", "hermes"];
+const REFUSE_ELSEWHERE: [&str; 5] = ["chain", "craq", "epaxos", "hermes", "unreplicated"];
 
 /// The protocol of each group, and the nodes that lead it as they say themselves; group 0 is all of a cluster that has
 /// no groups.
@@ -188,7 +188,6 @@ fn refused_writes(nodes: &[&NodeStatus]) -> Vec<String> {
     let is_full = |node: &&NodeStatus| node.fact(WARNING_DISK).is_some();
     let disk = |(group, (protocol, leaders)): (u64, (&str, Vec<&NodeStatus>))| {
         let why = match protocol {
-            protocol if LEADERLESS.contains(&protocol) => None,
             protocol if REFUSE_ELSEWHERE.contains(&protocol) => {
                 let all = "the disks of all nodes that answer are nearly full";
                 nodes.iter().all(is_full).then(|| all.to_owned())
@@ -245,9 +244,6 @@ mod tests {
         let refused = ["the disk of node 2, which leads, is nearly full"];
         assert_eq!(three("raft", Some(2), [false, true, false]), refused);
         assert_eq!(three("raft", None, [true, true, true]), [""; 0], "nobody leads");
-        for protocol in LEADERLESS {
-            assert_eq!(three(protocol, Some(1), [true, true, true]), [""; 0]);
-        }
         for protocol in REFUSE_ELSEWHERE {
             assert_eq!(three(protocol, Some(1), [true, true, false]), [""; 0]);
             let refused = ["the disks of all nodes that answer are nearly full"];

@@ -172,9 +172,9 @@ pub trait Replica: Machine {
     /// it does now.
     fn on_awaited(&mut self, _slot: u64, _cx: &mut Context<'_, Self>) {}
 
-    /// Whether this node's disk is nearly full. Where it leads, it refuses writes that grow the data meanwhile; it
-    /// votes as before. Where nobody leads, nothing is refused.
-    fn set_disk_full(&mut self, _full: bool) {}
+    /// Whether this node's disk is nearly full. What it would propose for clients, as the leader or where any replica
+    /// may, it refuses meanwhile if it grows the data; it votes as before.
+    fn set_disk_full(&mut self, full: bool);
 
     /// What the state machine has executed, as a number (the last slot; without a total order, a digest of the set of
     /// instances), and a digest of its whole state: equal numbers must mean equal digests at every replica. Slow; for

@@ -139,6 +139,7 @@ impl Replica for Puppet<Bytes> {
     fn on_drain(&mut self, cx: &mut Context<'_, Self>) {
         heard(format!("{} drains", cx.me()));
     }
+    fn set_disk_full(&mut self, _: bool) {}
     fn fingerprint(&self) -> (u64, u64) {
         (self.kept.len() as u64, 0)
     }

@@ -171,6 +171,10 @@ impl quorate_core::Replica for Replica {
         self.learner.drain();
     }
 
+    fn set_disk_full(&mut self, full: bool) {
+        self.learner.set_disk_full(full);
+    }
+
     fn read(&self, command: &Bytes) -> Bytes {
         self.learner.state().read_now(command)
     }

@@ -52,10 +52,10 @@ use quorate_blocks::catchup::{Catchup, Source};
 use quorate_blocks::instance::{Frontier, Instance, OWNERS};
 use quorate_blocks::settings::{self, IntakeConfig};
 use quorate_blocks::state::Replicated;
-use quorate_blocks::{clients, walls::Walls};
+use quorate_blocks::walls::Walls;
 use quorate_core::{
-    Context, Fact, Group, Instant, Mark, NodeId, NodeSet, ProcessId, REJOINING, Saved, Settings,
-    SettingsError, Status, Time, digest, mutation,
+    Context, Fact, Group, Instant, Mark, NodeId, NodeSet, REJOINING, Saved, Settings, SettingsError, Status,
+    Time, digest, mutation,
 };
 
 use self::asking::Asking;
@@ -404,14 +404,6 @@ impl Learner {
 
     // Clients --------------------------------------------------------------------------------------------------------
 
-    /// A proxy speaks.
-    pub fn on_client(&mut self, from: ProcessId, message: clients::Message, now: Time) {
-        match self.is_whole() && !self.is_hung(now) {
-            true => self.requests.on_client(from, message, &self.state),
-            false => self.requests.turn_away(from, message),
-        }
-    }
-
     /// Opens an own instance for what clients have asked, if they have, and returns it with its batch and dependencies.
     /// Not before the clocks of a majority are known: by a wrong one, keys would expire too early, or never.
     pub fn open<M: Host>(&mut self, cx: &mut Context<'_, M>) -> Option<(Instance, Bytes, Frontier)> {
@@ -433,18 +425,6 @@ impl Learner {
         cx.mark(Mark::Proposed { slot: instance.number() });
         cx.mark(Mark::Recorded { slot: instance.number() });
         Some((instance, value, deps))
-    }
-
-    /// Says what there is to say to clients.
-    pub fn flush<M: Host>(&mut self, cx: &mut Context<'_, M>) {
-        for (proxy, message) in self.requests.flush(&self.state) {
-            cx.send(proxy, message.into());
-        }
-    }
-
-    /// Sends new clients to others.
-    pub fn drain(&mut self) {
-        self.requests.drain();
     }
 
     // Learning -------------------------------------------------------------------------------------------------------

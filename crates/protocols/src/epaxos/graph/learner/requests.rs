@@ -10,8 +10,9 @@ use quorate_blocks::clients::{self, Intake, PendingRead, ReadQueue};
 use quorate_blocks::instance::Instance;
 use quorate_blocks::settings::IntakeConfig;
 use quorate_blocks::state::{Effect, Replicated};
-use quorate_core::{NodeId, NodeSet, ProcessId, Time, Wall};
+use quorate_core::{Context, NodeId, NodeSet, ProcessId, Time, Wall};
 
+use super::{Host, Learner};
 use crate::epaxos::graph::Interference;
 use crate::epaxos::graph::instance_state::InstanceState;
 
@@ -72,16 +73,6 @@ impl Requests {
         if matches!(from, ProcessId::Proxy(_)) && !ask.is_probe() {
             self.intake.redirect(from, ask.nonce, None);
         }
-    }
-
-    /// Sends new clients to others.
-    pub(super) fn drain(&mut self) {
-        self.draining = true;
-    }
-
-    /// What is to be said to proxies.
-    pub(super) fn flush(&mut self, state: &Replicated) -> Vec<(ProcessId, clients::Message)> {
-        self.intake.flush(state)
     }
 
     /// Whether there is something to propose.
@@ -196,6 +187,34 @@ impl Requests {
     }
 }
 
+impl Learner {
+    /// A proxy speaks.
+    pub fn on_client(&mut self, from: ProcessId, message: clients::Message, now: Time) {
+        match self.is_whole() && !self.is_hung(now) {
+            true => self.requests.on_client(from, message, &self.state),
+            false => self.requests.turn_away(from, message),
+        }
+    }
+
+    /// Says what there is to say to clients.
+    pub fn flush<M: Host>(&mut self, cx: &mut Context<'_, M>) {
+        for (proxy, message) in self.requests.intake.flush(&self.state) {
+            cx.send(proxy, message.into());
+        }
+    }
+
+    /// Sends new clients to others.
+    pub fn drain(&mut self) {
+        self.requests.draining = true;
+    }
+
+    /// Whether writes that grow the data are refused. Their refusals are instances as they would have been: another
+    /// replica may have been asked for the same write, and what is executed first is the answer.
+    pub fn set_disk_full(&mut self, full: bool) {
+        self.requests.intake.set_disk_full(full);
+    }
+}
+
 /// The first of these keys, up to so many bytes.
 fn first_bytes(mut keys: Vec<Bytes>) -> Vec<Bytes> {
     let mut bytes = 0;
@@ -232,7 +251,7 @@ mod tests {
             requests.take_batch(instance(index), &state, Wall::default());
             while index == 1 && requests.intake.take_room(1 << 20) {}
             requests.answer(instance(index), &state, Wall::default());
-            assert_eq!(requests.flush(&state).len(), index as usize - 1);
+            assert_eq!(requests.intake.flush(&state).len(), index as usize - 1);
         }
     }
 }
