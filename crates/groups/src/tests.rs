@@ -85,6 +85,16 @@ fn sync(process: &mut dyn AnyProcess) -> Vec<(u64, Bytes)> {
     }
 }
 
+/// Asks one group alone for what could be about all: the reply.
+fn ask_group(process: &mut dyn AnyProcess, id: u64, group: usize, asked: Command) -> Bytes {
+    let access = asked.access();
+    let request = GroupRequest { group: GroupId::at(group), asked };
+    ask(process, id, (request.to_bytes(), access));
+    let replies = sync(process);
+    let [(_, reply)] = &replies[..] else { panic!("{replies:?}") };
+    reply.clone()
+}
+
 /// A session's first write opens it; then each write is one record.
 fn with_open_sessions() -> Box<dyn AnyProcess> {
     let mut process = node("2", "m", Saved::nothing());
@@ -164,6 +174,48 @@ fn a_command_of_several_groups_is_refused_and_no_group_hears_of_it() {
 }
 
 #[test]
+fn a_command_that_names_a_group_is_executed_by_that_one_alone() {
+    let mut process = with_open_sessions();
+    ask_command(&mut *process, 3, &put("b", "0"));
+    sync(&mut *process);
+    for (id, group, count) in [(4, 0, 2), (5, 1, 1)] {
+        assert_eq!(ask_group(&mut *process, id, group, Command::Count), Reply::Integer(count).encoded());
+    }
+}
+
+#[test]
+fn where_the_disk_is_full_every_group_refuses_writes() {
+    let mut process = with_open_sessions();
+    for (id, full) in [(10, true), (20, false)] {
+        process.set_disk_full(full);
+        for (id, key) in (id..).zip(["a", "z"]) {
+            ask_command(&mut *process, id, &put(key, "1"));
+            let replies = sync(&mut *process);
+            let refused = replies != [(id, Reply::Done.encoded())];
+            assert_eq!(refused, full, "{key}: {replies:?}");
+        }
+    }
+}
+
+/// As where nothing is kept: what a group has persisted just now is durable, too.
+#[test]
+fn what_was_persisted_in_this_batch_is_durable_where_all_is() {
+    let mut process = with_open_sessions();
+    ask_command(&mut *process, 3, &put("z", "1"));
+    process.release(u64::MAX);
+    settle(&mut *process);
+    assert_eq!(taken(&mut *process).1, [(3, Reply::Done.encoded())]);
+}
+
+#[test]
+fn what_is_measured_of_groups_is_in_the_order_of_names() {
+    let process = with_open_sessions();
+    let samples = process.status(NOW).unwrap().samples;
+    let names: Vec<_> = samples.iter().map(|sample| sample.name).collect();
+    assert!(names.is_sorted() && names.windows(2).any(|two| two[0] == two[1]), "of both groups: {names:?}");
+}
+
+#[test]
 fn what_an_operator_asks_of_one_group_comes_to_that_group() {
     let mut process = with_open_sessions();
     let manage = Manage::Transfer { to: None };
@@ -175,8 +227,10 @@ fn what_an_operator_asks_of_one_group_comes_to_that_group() {
         let replies = sync(&mut *process);
         let [(_, managed)] = &replies[..] else { panic!("{replies:?}") };
         let Ok(Managed::Refused(why)) = Managed::from_bytes(managed.clone()) else { panic!("{managed:?}") };
-        // There is no third one; a group of one copy has nobody else.
-        assert_eq!(std::str::from_utf8(&why).unwrap().contains("--groups"), of_all);
+        // There is no third one; of this protocol there is one copy only.
+        let why = std::str::from_utf8(&why).unwrap();
+        let expected = ["this protocol does not", "the request names none of the groups"];
+        assert!(why.starts_with(expected[usize::from(of_all)]), "{why}");
     }
 }
 
