@@ -216,6 +216,42 @@ fn a_pattern_is_a_bounded_piece_of_work_whatever_it_and_the_keys_are() {
 }
 
 #[test]
+fn what_a_scan_replies_has_about_a_mebibyte_whatever_its_limit() {
+    let mut store = Store::new();
+    let long = |number: usize| Bytes::from("x".repeat(100_000) + &number.to_string());
+    for (revision, number) in (1..=24).zip(0..) {
+        store.apply(&put(long(number).slice(50_000..), Expiry::Never), revision, Wall::ZERO);
+    }
+    let fields = (0..24).map(|number| (key(number), long(number))).collect();
+    store.apply(&Command::HashPut { key: "h".into(), fields, if_absent: false }, 25, Wall::ZERO);
+    let (mut from, mut parts) = (Some(0), Vec::new());
+    while let Some(position) = from {
+        let Reply::Keys { keys, next } = store.read(&scan(position, u32::MAX, None)) else { panic!() };
+        (from, parts) = (next, [parts, vec![keys.len()]].concat());
+    }
+    assert!(parts.len() == 2 && parts.iter().sum::<usize>() == 25 && parts[0] <= 22, "{parts:?}");
+    let (mut from, mut parts) = (Some(0), Vec::new());
+    while let Some(position) = from {
+        let Reply::Fields { pairs, next, .. } = store.read(&hash_scan(position, u32::MAX)) else { panic!() };
+        (from, parts) = (next, [parts, vec![pairs.len()]].concat());
+    }
+    assert_eq!(parts, [11, 11, 2]);
+}
+
+#[test]
+fn time_does_not_go_back_for_keys_that_are_over() {
+    let mut store = store_of(0, None);
+    store.advance(Wall::from_millis(60));
+    for (revision, now) in [(1, 10), (3, 60), (5, 10)] {
+        store.advance(Wall::from_millis(now));
+        store.apply(&put(key(1), Expiry::At(50)), revision, Wall::from_millis(now));
+        assert_eq!(store.read(&Command::Get { key: key(1) }), Reply::Value(None), "{now}");
+        store.apply(&put(key(2), Expiry::At(61)), revision + 1, Wall::from_millis(now));
+        assert_ne!(store.read(&Command::Get { key: key(2) }), Reply::Value(None), "{now}");
+    }
+}
+
+#[test]
 fn a_large_hash_is_read_in_pieces_of_one_version() {
     let mut store = hash_of(3 * SCAN_ITEMS);
     assert_eq!(store.read(&Command::HashAll { key: "h".into() }), Reply::Error(CommandError::TooMuch));

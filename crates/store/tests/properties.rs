@@ -10,7 +10,7 @@ use quorate_core::{Access, Image, Random, Wall, Wire};
 use quorate_store::command::first_key;
 use quorate_store::{
     Command, CommandError, Condition, Expires, Expiry, Extent, Frozen, Kind, LoadError, Loader, Reply,
-    Single, Store, User, VALUE_LIMIT,
+    Single, Store, User, UserRule, VALUE_LIMIT,
 };
 
 fn cases() -> impl Iterator<Item = (u64, Random)> {
@@ -540,9 +540,9 @@ fn a_cursor_that_no_piece_gave_leads_to_no_panic() {
 
 #[test]
 fn pieces_keep_to_the_limit_whatever_they_hold() {
-    let put = |key: &'static str, len: usize| {
+    let put = |key: Bytes, len: usize| {
         Single(Command::Put {
-            key: key.into(),
+            key,
             value: vec![7; len].into(),
             condition: Condition::Always,
             expiry: Expiry::Never,
@@ -552,13 +552,20 @@ fn pieces_keep_to_the_limit_whatever_they_hold() {
     let len = |n: u64| if n.is_multiple_of(9) { 40 * n as usize } else { 50 };
     let fields = (0..100).map(|n| (Bytes::from(format!("{n:03}")), vec![1; len(n)].into())).collect();
     let hash = Single(Command::HashPut { key: "h".into(), fields, if_absent: false });
-    let commands = vec![put("a", 10), put("b", 5000), put("c", 10), put("d", 10), hash];
+    let strings = [("a", 10), ("b", 5000), ("c", 10), ("d", 10)].map(|(key, len)| put(key.into(), len));
+    let many = (0..200).map(|n| put(format!("short {n}").into(), 10));
+    let commands = strings.into_iter().chain([hash]).chain(many).collect();
     let mut store = Store::new();
     store.apply(&Command::Batch { watched: vec![], commands }, 1, Wall::ZERO);
-    let pieces = pieces(&store.freeze(), 1000);
-    assert!(pieces.iter().all(|piece| piece.len() <= 1000));
-    assert!((30..50).contains(&pieces.len()), "{}", pieces.len());
-    assert_eq!(load(pieces.clone()).unwrap(), store);
+    let cut = |store: &Store| {
+        let pieces = pieces(&store.freeze(), 1000);
+        assert!(pieces.iter().all(|piece| piece.len() <= 1000));
+        let bytes: usize = pieces.iter().map(Bytes::len).sum();
+        assert!((bytes / 1000..bytes / 700).contains(&pieces.len()), "{} for {bytes}", pieces.len());
+        assert_eq!(load(pieces.clone()).as_ref(), Ok(store));
+        pieces
+    };
+    let pieces = cut(&store);
     // What is only checked is checked alike, and kept nowhere.
     let check = |pieces: &[Bytes]| {
         let mut loader = Loader::dry();
@@ -571,4 +578,7 @@ fn pieces_keep_to_the_limit_whatever_they_hold() {
         assert!(check(&without).is_err() && load(without).is_err(), "without piece {gone}");
     }
     assert_eq!(check(&pieces[..pieces.len() - 1]), Err(LoadError::Incomplete));
+    let users = (0..100).map(|n| (format!("user {n}").into(), vec![UserRule::Enable])).collect();
+    store.apply(&Command::SetUsers { users, if_none: false }, 2, Wall::ZERO);
+    cut(&store);
 }
