@@ -70,6 +70,35 @@ fn kills_and_pauses_of_any_member_lose_nothing_and_show_nothing_stale() {
     load.check(&cluster.nodes);
 }
 
+/// In another epoch, the others may go on without it.
+#[test]
+fn a_member_without_leases_gives_a_backup_of_what_it_has_and_none_of_what_was_acknowledged() {
+    let cluster = Cluster::start_with(3, "hermes", NO_DISK);
+    set(&cluster.nodes[0], "probe", "x");
+    wait_until_whole(&cluster);
+    let directory = tempfile::tempdir().unwrap();
+    let backup = |name: &str, more: &[&str]| {
+        let file = directory.path().join(name);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+        command.args(["backup", "--endpoints", &cluster.nodes[0].resp, "--out"]).arg(&file).args(more);
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap(), file)
+    };
+    cluster.nodes[1..].iter().for_each(Node::pause);
+    let is_leased = || cluster.nodes[0].status().and_then(|status| status["lease"].as_bool());
+    wait_for("leases to end", || (is_leased() == Some(false)).then_some(()));
+    let (code, said, _) = backup("refused", &[]);
+    assert!(said.contains("this node has no lease now"), "{said}");
+    assert_eq!(code, Some(3), "no answer");
+    let (code, said, file) = backup("local", &["--local"]);
+    assert_eq!((code, &*said), (Some(0), ""));
+    cluster.nodes[1..].iter().for_each(Node::resume);
+    cluster.nodes[0].wait_until_serving();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+    let output = command.args(["export", "--backup"]).arg(file).output().unwrap();
+    assert!(String::from_utf8(output.stdout).unwrap().contains("{\"key\":\"probe\""));
+}
+
 /// More than a key remembers of one proxy: those beyond wait until it has answers to others, and no longer.
 #[test]
 fn many_writes_of_one_key_at_the_same_time_are_all_executed_once() {
@@ -261,7 +290,6 @@ fn what_is_not_about_one_key_is_refused_with_its_name_and_a_protocol_that_can() 
         ("RANDOMKEY", "RANDOMKEY"),
         ("ACL SETUSER ann on", "ACL SETUSER"),
         ("CONFIG SET feature-level 2", "CONFIG SET"),
-        ("QUORATE BACKUP BEGIN", "QUORATE BACKUP"),
     ] {
         let Resp::Error(said) = call(line) else { panic!("{line} is not refused") };
         for part in [name, "hermes", "such as multipaxos"] {

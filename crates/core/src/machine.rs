@@ -161,8 +161,19 @@ pub trait Replica: Machine {
     /// executed that its log gives, whether that was decided or not. A write that was answered needs a majority, so it
     /// may be missing where the majority is; one that was not answered may be in it.
     fn salvage(&self) -> Salvaged {
-        let state = self.save().snapshot.expect("the state that a replica saves");
-        Salvaged { state, undecided: 0, left_out: 0 }
+        Salvaged { state: self.image(), undecided: 0, left_out: 0 }
+    }
+
+    /// The state here as any protocol can begin with it, for backups; as cheap as [`save`](Self::save).
+    fn image(&self) -> Snapshot {
+        self.save().snapshot.expect("the state that a replica saves")
+    }
+
+    /// Whether every write that was acknowledged before this instant is in the state here, as far as the replica can
+    /// tell without asking others. Backups need it where no read is about all keys
+    /// ([`Capabilities::multi_key`]).
+    fn has_everything(&self, _at: Instant) -> bool {
+        false
     }
 
     /// The process is going to stop soon: hand over what others would have to wait for.

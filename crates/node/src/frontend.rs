@@ -168,6 +168,11 @@ pub trait NodeView {
     fn image(&self) -> Option<Snapshot> {
         None
     }
+    /// Whether that has every write that was acknowledged before, as far as the replica can tell alone: where no read
+    /// is about all keys.
+    fn has_everything(&self) -> bool {
+        false
+    }
     /// Whether it has such a state.
     fn has_state(&self) -> bool;
     /// Whether it is a member of the group, so that this state comes to show what the group executes. A node that was

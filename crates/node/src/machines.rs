@@ -5,8 +5,8 @@ use std::rc::Rc;
 use bytes::Bytes;
 use quorate_blocks::state::level;
 use quorate_core::{
-    FeatureLevel, GroupId, NodeId, Payload, ProcessId, ProxyId, Random, Request, RequestId, Saved, Status,
-    Time, WireError,
+    FeatureLevel, GroupId, NodeId, Payload, ProcessId, ProxyId, Random, Request, RequestId, Saved, Snapshot,
+    Status, Time, WireError,
 };
 use quorate_runtime::{AnyProcess, ConfiguredProtocol, Effects, Input, OwnMessages, Start};
 
@@ -214,6 +214,16 @@ impl Machines {
     /// A read of the replica's state as it is, if there is a replica.
     pub(crate) fn read(&self, command: &Bytes) -> Option<Bytes> {
         self.process.read(command)
+    }
+
+    /// The replica's state for a backup, if there is a replica.
+    pub(crate) fn image(&self) -> Option<Snapshot> {
+        self.process.image()
+    }
+
+    /// Whether that has everything that was acknowledged before, as far as the replica can tell alone.
+    pub(crate) fn has_everything(&self) -> bool {
+        self.process.has_everything(self.clock.instant())
     }
 
     /// The feature level of the replica's state, if there is a replica.

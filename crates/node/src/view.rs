@@ -77,7 +77,11 @@ impl NodeView for View<'_> {
     }
 
     fn image(&self) -> Option<Snapshot> {
-        self.machines.save()?.snapshot
+        self.machines.image()
+    }
+
+    fn has_everything(&self) -> bool {
+        self.machines.has_everything()
     }
 
     fn has_state(&self) -> bool {

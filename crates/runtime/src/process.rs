@@ -11,7 +11,8 @@ use std::fmt::Debug;
 use bytes::Bytes;
 use quorate_core::{
     Answered, Arrival, Class, Fact, GroupId, Instant, Mark, Members, NodeId, Payload, ProcessId, ProxyId,
-    Random, Recipients, Request, RequestId, Salvaged, Sample, Saved, Status, Time, Wakeup, Wire, WireError,
+    Random, Recipients, Request, RequestId, Salvaged, Sample, Saved, Snapshot, Status, Time, Wakeup, Wire,
+    WireError,
 };
 use thiserror::Error;
 
@@ -270,6 +271,18 @@ pub trait AnyProcess {
 
     /// A read of the replica's state as it is, if it runs.
     fn read(&self, command: &Bytes) -> Option<Bytes>;
+
+    /// The replica's state for a backup ([`Replica::image`](quorate_core::Replica::image)), if it runs; several groups
+    /// have no state that one group could begin with.
+    fn image(&self) -> Option<Snapshot> {
+        None
+    }
+
+    /// See [`Replica::has_everything`](quorate_core::Replica::has_everything).
+    fn has_everything(&self, at: Instant) -> bool {
+        let _ = at;
+        false
+    }
 
     /// Whether the replica would answer a read at once from its own state.
     fn would_answer(&self, command: &Bytes, at: Instant) -> bool;

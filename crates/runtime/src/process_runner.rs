@@ -7,8 +7,8 @@ use std::mem;
 use bytes::Bytes;
 use quorate_core::{
     Configs, GroupId, Instant, Machine, Message, NodeId, NodeSet, Outgoing, Payload, ProcessId, Protocol,
-    Proxy, Random, Recipients, Replica, Request, RequestId, Salvaged, Sample, Saved, Status, TextDigest,
-    Time, Timers, Wakeup, Wire, WireError,
+    Proxy, Random, Recipients, Replica, Request, RequestId, Salvaged, Sample, Saved, Snapshot, Status,
+    TextDigest, Time, Timers, Wakeup, Wire, WireError,
 };
 
 use crate::machine_runner::MachineRunner;
@@ -367,6 +367,14 @@ impl<P: Protocol> AnyProcess for ProcessRunner<P> {
 
     fn read(&self, command: &Bytes) -> Option<Bytes> {
         self.replica.as_ref().map(|replica| replica.machine.read(command))
+    }
+
+    fn image(&self) -> Option<Snapshot> {
+        self.replica.as_ref().map(|replica| replica.machine.image())
+    }
+
+    fn has_everything(&self, at: Instant) -> bool {
+        self.replica.as_ref().is_some_and(|replica| replica.machine.has_everything(at))
     }
 
     fn would_answer(&self, command: &Bytes, at: Instant) -> bool {

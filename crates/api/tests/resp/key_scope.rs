@@ -26,8 +26,6 @@ fn a_command_that_is_not_about_one_key_is_refused_with_its_name_and_a_protocol_t
         ("RANDOMKEY", "RANDOMKEY"),
         ("FLUSHALL", "FLUSHALL"),
         ("ACL SETUSER ann on", "ACL SETUSER"),
-        ("QUORATE BACKUP BEGIN", "QUORATE BACKUP"),
-        ("QUORATE BACKUP BEGIN LOCAL", "QUORATE BACKUP"),
     ] {
         let said = node.ask(&mut connection, format!("{line}\r\n").as_bytes());
         let refusal = format!(
@@ -37,6 +35,16 @@ fn a_command_that_is_not_about_one_key_is_refused_with_its_name_and_a_protocol_t
         assert_eq!(said, refusal, "{line}");
         assert!(connection.asked.is_empty(), "{line} was asked of the protocol");
     }
+}
+
+#[test]
+fn where_no_read_is_about_all_keys_a_node_gives_no_backup_unless_it_knows_to_have_everything() {
+    let mut node = single_key();
+    node.applied = Some(9);
+    let mut connection = node.connect();
+    let said = node.ask(&mut connection, b"QUORATE BACKUP BEGIN\r\n");
+    assert!(said.starts_with("-CLUSTERDOWN this node has no lease now"), "{said}");
+    assert!(connection.asked.is_empty(), "nothing was asked of the protocol");
 }
 
 #[test]

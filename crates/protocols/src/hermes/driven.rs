@@ -34,9 +34,16 @@ impl quorate_core::Replica for Replica {
 
     /// What is not valid here may be committed, and its value is here.
     fn salvage(&self) -> Salvaged {
-        let undecided = self.keys.invalid().len() as u64;
-        let state = Replicated::of(self.keys.store().clone()).freeze();
-        Salvaged { state, undecided, left_out: 0 }
+        Salvaged { state: self.image(), undecided: self.keys.invalid().len() as u64, left_out: 0 }
+    }
+
+    fn image(&self) -> Snapshot {
+        Replicated::of(self.keys.store().clone()).freeze()
+    }
+
+    /// As for reads: whatever is acknowledged, this member has acknowledged itself, while it has leases.
+    fn has_everything(&self, at: Instant) -> bool {
+        self.readable_until(at.now).is_some()
     }
 
     fn on_drain(&mut self, cx: &mut Context<'_, Self>) {

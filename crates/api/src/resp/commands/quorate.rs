@@ -39,15 +39,14 @@ pub(super) const SPECS: &[Spec] = &[Spec {
 const BACKUP: &str = "ERR write BEGIN, BEGIN LOCAL or NEXT";
 
 /// `BEGIN` freezes this node's state once it shows every write that was acknowledged before; `BEGIN LOCAL` as it is.
+/// Where commands are about one key, the node must know by itself that it has them all.
 /// Then each `NEXT` on the connection gives a piece of it, and nothing after the last.
 fn backup(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     // It is the state after some of the writes, in an order of all of them: the same as a count needs, of one group.
     if let Some(groups) = call.limits().key_scope.groups() {
         return Err(groups.refuse_all_keys(call.spec.name).into());
     }
-    if let Some(refusal) = call.limits().key_scope.refusal(call.spec.name, &Command::Count) {
-        return Err(refusal.into());
-    }
+    let is_by_key = call.limits().key_scope.refusal(call.spec.name, &Command::Count).is_some();
     let words: Vec<&[u8]> = args.from(2).collect();
     match words[..] {
         [word] if is(word, "begin") => {
@@ -65,14 +64,18 @@ fn backup(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
                             for BEGIN LOCAL"
                     .into());
             }
-            // A count has to do with all keys: where there is no common order, it is executed behind all writes.
-            Ok(Step::Ask(Command::Count, Shape::Backup))
+            match is_by_key {
+                // A count has to do with all keys: where there is no common order, it is executed behind all writes.
+                false => Ok(Step::Ask(Command::Count, Shape::Backup)),
+                true if call.node.has_everything() => begin(call),
+                true => {
+                    Err("CLUSTERDOWN this node has no lease now that tells whether it has everything (with \
+                             reads=eager-alr none ever has): ask another one, or for BEGIN LOCAL"
+                        .into())
+                }
+            }
         }
-        [word, local] if is(word, "begin") && is(local, "local") => {
-            let text = call.shared.begin_backup(call.state.connection, call.node)?;
-            call.reply.bulk(text.as_bytes());
-            Ok(Step::Answered)
-        }
+        [word, local] if is(word, "begin") && is(local, "local") => begin(call),
         [word] if is(word, "next") => {
             match call.shared.next_piece(call.state.connection)? {
                 Some(piece) => call.reply.bulk(&piece),
@@ -82,6 +85,12 @@ fn backup(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
         }
         _ => Err(BACKUP.into()),
     }
+}
+
+fn begin(call: &mut Call<'_, '_>) -> Result<Step, Fault> {
+    let text = call.shared.begin_backup(call.state.connection, call.node)?;
+    call.reply.bulk(text.as_bytes());
+    Ok(Step::Answered)
 }
 
 /// Where reads may be stale: what was acknowledged before shows in what is read next on this connection (ZooKeeper's
