@@ -18,7 +18,7 @@ use quorate_client::{Client, Value};
 use quorate_core::{NodeId, Wire, digest};
 use quorate_node::backup::{BackupError, Header, Reader, Writer};
 use quorate_node::founding::{self, Founding, Survivor};
-use quorate_node::parse_cluster;
+use quorate_node::{Durability, parse_cluster};
 use quorate_runtime::AnyProtocol;
 use quorate_store::{Command, DEFAULT_USER, User};
 use serde::Deserialize;
@@ -98,6 +98,9 @@ pub struct Restore {
     /// The protocol of the new cluster [default: that of the backup]
     #[arg(long)]
     pub protocol: Option<String>,
+    /// With which durability the node is to run: fsync or os, or none (hermes)
+    #[arg(long, default_value = "fsync")]
+    pub durability: Durability,
     /// Tells clusters apart that are restored from one backup at the same addresses; the same at all members
     #[arg(long, value_name = "TEXT")]
     pub token: Option<String>,
@@ -105,7 +108,7 @@ pub struct Restore {
     #[arg(long, value_name = "FILE")]
     pub users: Option<PathBuf>,
     /// Only read the backup to its end, and say what it is of
-    #[arg(long, conflicts_with_all = ["data_dir", "node_id", "initial_cluster", "protocol", "token", "users"])]
+    #[arg(long, conflicts_with_all = ["data_dir", "node_id", "initial_cluster", "protocol", "durability", "token", "users"])]
     pub verify: bool,
 }
 
@@ -287,6 +290,7 @@ fn member(args: &Restore, header: &Header) -> Result<Founding, Failure> {
             .ok_or_else(|| Failure::wrong(format!("--node-id {id}: ids are whole numbers from 1 to 63")))?,
         members: parse_cluster(members).map_err(Failure::wrong)?,
         protocol: protocol(args.protocol.as_deref(), &header.protocol)?,
+        durability: args.durability,
     };
     founding.check().map_err(Failure::wrong)?;
     Ok(founding)
@@ -347,13 +351,17 @@ fn is_like(one: &User, other: &User) -> bool {
 
 /// What was made, and how to go on.
 fn tell(founding: &Founding, cluster: u64, from: &str) -> Result<(), Failure> {
-    let Founding { directory, node, members, protocol } = founding;
+    let Founding { directory, node, members, protocol, durability } = founding;
     let members: Vec<_> = members.iter().map(|(node, address)| format!("{node}={address}")).collect();
     let own = &founding.members[node];
+    let durability = match durability {
+        Durability::Fsync => String::new(),
+        other => format!(" --durability {other}"),
+    };
     writeln!(
         stdout(),
         "{}: node {node} of the new cluster {cluster:016x} ({}), from the {from}\nStart it with:\n  quorate serve \
-         --node-id {node} --protocol {} --data-dir {} --listen-peer {own} \\\n      --listen-resp HOST:PORT \
+         --node-id {node} --protocol {}{durability} --data-dir {} --listen-peer {own} \\\n      --listen-resp HOST:PORT \
          --initial-cluster {}\nCertificates are for one cluster. An authority for this one is made by:\n  quorate \
          cert init --cluster-id {cluster:016x}",
         directory.display(),
@@ -388,7 +396,8 @@ fn recover(args: Recover) -> Result<(), Failure> {
         ))
     })?;
     let protocol = protocol(named.as_deref(), &survivor.owner.protocol)?;
-    let founding = Founding { directory: new_data_dir, node, members, protocol };
+    let durability = Durability::default();
+    let founding = Founding { directory: new_data_dir, node, members, protocol, durability };
     founding.check().map_err(Failure::wrong)?;
     warn(&survivor)?;
     if !yes {

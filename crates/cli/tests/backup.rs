@@ -13,6 +13,8 @@ use std::thread::{self, JoinHandle};
 use quorate_core::Random;
 use support::{Cluster, Connection, Node, Resp, wait_for};
 
+const NO_DISK: &[&str] = &["--durability", "none"];
+
 /// The exit code, the output, and what was said on the standard error.
 fn quorate(words: &[&str]) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
@@ -78,13 +80,13 @@ fn number(connection: &mut Connection, key: &str) -> u64 {
     }
 }
 
-/// Makes the directories of a cluster's nodes from a backup; gives its id.
-fn restore(file: &str, cluster: &Cluster, protocol: &str) -> String {
+/// Makes the directories of a cluster's nodes from a backup, with more flags; gives its id.
+fn restore(file: &str, cluster: &Cluster, protocol: &str, more: &[&str]) -> String {
     let mut ids: Vec<String> = Vec::new();
     for (index, node) in cluster.nodes.iter().enumerate() {
         let (id, data) = ((index + 1).to_string(), node.data.display().to_string());
         let words = ["restore", file, "--data-dir", &data, "--node-id", &id, "--protocol", protocol];
-        let output = done(&[&words[..], &["--initial-cluster", cluster.members()]].concat());
+        let output = done(&[&words[..], &["--initial-cluster", cluster.members()], more].concat());
         let id = output.split("of the new cluster ").nth(1).unwrap_or_else(|| panic!("{output}"));
         ids.push(id[..16].to_owned());
     }
@@ -132,7 +134,7 @@ fn move_under_load(from: (usize, &str), to: (usize, &str)) -> (Cluster, String) 
     // Settings that all must share may be others, too.
     let setting = "batch.entries=512";
     let mut new = Cluster::prepare(to.0, to.1, &["--set", setting]);
-    let id = restore(&file, &new, to.1);
+    let id = restore(&file, &new, to.1, &[]);
     start(&mut new.nodes);
     let status = new.nodes[0].status().expect("it serves");
     assert!(status["facts"]["settings"].as_str().is_some_and(|all| all.contains(setting)), "{status}");
@@ -193,6 +195,22 @@ fn a_backup_under_load_is_restored_as_five_nodes_of_another_protocol() {
 #[test]
 fn a_member_of_hermes_with_leases_is_backed_up_under_load() {
     move_under_load((3, "hermes"), (3, "multipaxos"));
+}
+
+/// The directories have what it begins with until it is in memory.
+#[test]
+fn a_cluster_without_durability_begins_with_a_backup() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = small_backup(directory.path());
+    let mut cluster = Cluster::prepare(3, "hermes", NO_DISK);
+    restore(&file, &cluster, "hermes", NO_DISK);
+    start(&mut cluster.nodes);
+    for node in &cluster.nodes {
+        assert_eq!(node.read("key"), Resp::Bulk("value".into()));
+    }
+    let again = directory.path().join("again").display().to_string();
+    done(&["backup", "--out", &again, "--endpoints", &cluster.nodes[1].resp]);
+    assert_eq!(done(&["export", "--backup", &again]), done(&["export", "--backup", &file]));
 }
 
 #[test]
@@ -265,6 +283,13 @@ fn what_cannot_be_backed_up_or_restored_is_refused_with_the_reason_and_leaves_no
         (&file, &empty, &["--node-id", "1"], 2, "--initial-cluster is missing"),
         (&file, &empty, &[&flags("1")[..], &["--protocol", "paxos"]].concat(), 2, "unknown protocol `paxos`"),
         (&file, &empty, &[&flags("1")[..], &["--verify"]].concat(), 2, "cannot be used with"),
+        (
+            &file,
+            &empty,
+            &[&flags("1")[..], &["--durability", "none"]].concat(),
+            2,
+            "multipaxos relies on what it has written",
+        ),
     ] {
         let (found, _, said) = quorate(&[&["restore", file, "--data-dir", data][..], flags].concat());
         assert_eq!(found, Some(code), "{flags:?}: {said}");

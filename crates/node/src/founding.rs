@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use quorate_blocks::admission::{DiskId, Memory, Stage};
 use quorate_blocks::state::Replicated;
-use quorate_core::{Group, NodeId, NodeSet, ProxyId, Random, Salvaged, Saved, Settings, Wire};
+use quorate_core::{Diskless, Group, NodeId, NodeSet, ProxyId, Random, Salvaged, Saved, Settings, Wire};
 use quorate_runtime::{AnyProtocol, OwnMessages, Start};
 
 use crate::clock::{Clock, ClockSource};
@@ -31,6 +31,8 @@ pub struct Founding {
     pub members: BTreeMap<NodeId, String>,
     /// The protocol.
     pub protocol: &'static dyn AnyProtocol,
+    /// With which it is to run.
+    pub durability: Durability,
 }
 
 impl Founding {
@@ -46,6 +48,9 @@ impl Founding {
         if !(can.min_nodes..=can.max_nodes).contains(&found) {
             let (min, max) = (can.min_nodes, can.max_nodes);
             return Err(ConfigError::GroupSize { protocol: name, min, max, found });
+        }
+        if self.durability == Durability::None && can.diskless != Diskless::Data {
+            return Err(ConfigError::NeedsDisk { protocol: name });
         }
         Ok(())
     }
@@ -68,7 +73,8 @@ impl Founding {
             return Err(NodeError::Level { level });
         }
         let addresses = self.members.clone();
-        let group = Group { addresses, ..Group::of(self.members.keys().copied().collect()) };
+        let diskless = self.durability == Durability::None;
+        let group = Group { addresses, diskless, ..Group::of(self.members.keys().copied().collect()) };
         let configured = self.protocol.configure(&group, &mut Settings::default());
         let configured = configured.map_err(ConfigError::from)?;
         let saved = configured.found(state.found().freeze());
@@ -78,8 +84,8 @@ impl Founding {
             founded: Some(self.initial_id()),
             node: self.node,
             protocol: self.protocol.name(),
-            durability: Durability::Fsync,
-            promises: false,
+            durability: self.durability,
+            promises: diskless,
             segment_bytes: SEGMENT_BYTES,
             queue_bytes: QUEUE,
         };
