@@ -425,6 +425,12 @@ fn a_request_is_allowed_by_the_users_own_rules_or_by_one_selector() {
     let expected = "*12 $5 flags *1 $3 off $9 passwords *0 $8 commands $5 -@all $4 keys $0  $8 channels $0  $9 \
                     selectors *1 *6 $8 commands $17 -@all +@read -get $4 keys $4 %R~x $8 channels $0  ";
     assert_eq!(shown, expected);
+    // Of one pattern, all that was said counts.
+    for rules in ["%W~k %R~k", "%R~k %W~k", "~k %R~k"] {
+        ask(&mut node, &mut connection, &format!("ACL SETUSER bob reset {rules}"));
+        let list = ask(&mut node, &mut connection, "ACL LIST");
+        assert!(list.contains("user bob off ~k -@all\r\n"), "{rules}: {list}");
+    }
 }
 
 #[test]
