@@ -26,6 +26,14 @@ fn a_sequential_read_sees_the_writes_before_it_and_waits_for_no_group() {
 }
 
 #[test]
+fn a_sequential_transaction_sees_the_writes_before_it() {
+    let (mut node, mut connection) = node(ReadMode::Sequential);
+    node.send(&mut connection, b"SET k 1\r\nMULTI\r\nGET k\r\nEXEC\r\n");
+    assert_eq!(connection.asked.len(), 1, "it waits");
+    assert_eq!(node.settle(&mut connection), b"+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n$1\r\n1\r\n");
+}
+
+#[test]
 fn a_sequential_write_is_answered_when_this_node_shows_it() {
     for (read_mode, shown) in [(ReadMode::Sequential, 1), (ReadMode::Linearizable, 0), (ReadMode::Local, 0)] {
         let (mut node, mut connection) = node(read_mode);
