@@ -82,6 +82,10 @@ pub struct Backup {
     pub endpoints: Endpoints,
 }
 
+/// What is said of a new cluster and its member.
+const FOUNDING: [&str; 7] =
+    ["data_dir", "node_id", "initial_cluster", "protocol", "durability", "token", "users"];
+
 #[derive(Debug, clap::Args)]
 pub struct Restore {
     /// The backup
@@ -108,7 +112,7 @@ pub struct Restore {
     #[arg(long, value_name = "FILE")]
     pub users: Option<PathBuf>,
     /// Only read the backup to its end, and say what it is of
-    #[arg(long, conflicts_with_all = ["data_dir", "node_id", "initial_cluster", "protocol", "durability", "token", "users"])]
+    #[arg(long, conflicts_with_all = FOUNDING)]
     pub verify: bool,
 }
 
@@ -361,9 +365,9 @@ fn tell(founding: &Founding, cluster: u64, from: &str) -> Result<(), Failure> {
     writeln!(
         stdout(),
         "{}: node {node} of the new cluster {cluster:016x} ({}), from the {from}\nStart it with:\n  quorate serve \
-         --node-id {node} --protocol {}{durability} --data-dir {} --listen-peer {own} \\\n      --listen-resp HOST:PORT \
-         --initial-cluster {}\nCertificates are for one cluster. An authority for this one is made by:\n  quorate \
-         cert init --cluster-id {cluster:016x}",
+         --node-id {node} --protocol {}{durability} --data-dir {} --listen-peer {own} \\\n      \
+         --listen-resp HOST:PORT --initial-cluster {}\nCertificates are for one cluster. An authority for this one is \
+         made by:\n  quorate cert init --cluster-id {cluster:016x}",
         directory.display(),
         protocol.name(),
         protocol.name(),
