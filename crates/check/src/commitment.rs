@@ -123,6 +123,11 @@ mod tests {
                 Some(4),
             ),
             (
+                "which others have, and not itself",
+                vec![three.clone(), (a, entry(1, 1)), (b, entry(1, 2)), (c, entry(1, 2)), (a, commits(2, 1))],
+                Some(4),
+            ),
+            (
                 "with a learner's copy",
                 vec![(a, group(&[1, 2], &[])), (a, entry(1, 1)), (c, entry(1, 1)), (a, commits(1, 1))],
                 Some(3),
