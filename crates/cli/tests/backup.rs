@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
 use quorate_core::Random;
-use support::{Cluster, Connection, Node, Resp, wait_for};
+use support::{Cluster, Connection, Node, Resp, request, wait_for};
 
 const NO_DISK: &[&str] = &["--durability", "none"];
 
@@ -113,8 +113,10 @@ fn move_under_load(from: (usize, &str), to: (usize, &str)) -> (Cluster, String) 
     assert_eq!(connection.call(&[b"SET", &binary, &binary]).unwrap(), Resp::Simple("OK".into()));
     let lasting: [&[u8]; 5] = [b"SET", b"lasting", b"value", b"EX", b"100000"];
     connection.call(&lasting).unwrap();
-    for index in 0..2000 {
-        connection.call(&[b"SET", format!("many:{index}").as_bytes(), &[b'v'; 500]]).unwrap();
+    let set = |index: usize| request(&[b"SET", format!("many:{index}").as_bytes(), &[b'v'; 500]]);
+    connection.send(&(0..2000).flat_map(set).collect::<Vec<_>>()).unwrap();
+    for _ in 0..2000 {
+        assert_eq!(connection.reply().unwrap(), Resp::Simple("OK".into()));
     }
     // Hermes executes commands on one key.
     let halves: &[_] = if from.1 == "hermes" { &["one"] } else { &["one", "other"] };
