@@ -104,7 +104,11 @@ impl Text {
     fn of(bytes: &[u8]) -> Text {
         match std::str::from_utf8(bytes) {
             Ok(text) => Text::Utf8(text.to_owned()),
-            Err(_) => Text::Hex { hex: bytes.iter().map(|byte| format!("{byte:02x}")).collect() },
+            Err(_) => {
+                let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+                let digit = |digit: u8| char::from_digit(digit.into(), 16).expect("half a byte");
+                Text::Hex { hex: digits.map(digit).collect() }
+            }
         }
     }
 
