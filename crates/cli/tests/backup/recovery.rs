@@ -77,6 +77,19 @@ fn a_survivor_of_a_lost_majority_goes_on_as_a_new_cluster() {
     }
 }
 
+#[test]
+fn nothing_is_recovered_from_the_directory_of_a_node_without_durability() {
+    let mut cluster = Cluster::start_with(1, "hermes", NO_DISK);
+    cluster.nodes.iter_mut().for_each(Node::kill);
+    let data = cluster.nodes[0].data.display().to_string();
+    let new = cluster.nodes[0].data.with_extension("new").display().to_string();
+    let words =
+        ["recover", "--data-dir", &data, "--new-data-dir", &new, "--initial-cluster", "1=127.0.0.1:1"];
+    let (code, _, said) = quorate(&[&words[..], &["--yes"]].concat());
+    assert!(code == Some(2) && said.contains("is no data directory with a node's log"), "{code:?} {said}");
+    assert!(!Path::new(&new).exists());
+}
+
 /// Whose password nobody knows any more is no user of the new cluster.
 #[test]
 fn lost_passwords_are_replaced_when_a_cluster_is_restored_or_recovered() {
