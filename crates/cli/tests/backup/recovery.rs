@@ -1,5 +1,12 @@
 //! Clusters that begin with what is left of another, or without users of it.
 
+use quorate_blocks::state::Replicated;
+use quorate_core::{FeatureLevel, NodeId, Wall};
+use quorate_node::founding::Founding;
+use quorate_node::{Durability, parse_cluster};
+use quorate_protocols::registry::named;
+use quorate_store::Store;
+
 use super::*;
 
 /// Runs a command on a terminal of its own, and types a line.
@@ -74,6 +81,27 @@ fn a_survivor_of_a_lost_majority_goes_on_as_a_new_cluster() {
         assert_eq!(connection.call(&[b"INCR", b"new"]).unwrap(), Resp::Integer(1));
         // The survivor's directory is as it was: the old group goes on if it comes back after all.
         start(&mut old.nodes);
+    }
+}
+
+/// As that of a later version may be.
+#[test]
+fn a_state_of_a_feature_level_that_is_not_known_begins_no_cluster() {
+    let directory = tempfile::tempdir().unwrap();
+    for (level, is_known) in [(FeatureLevel::NEWEST.get(), true), (FeatureLevel::NEWEST.get() + 1, false)] {
+        let mut store = Store::new();
+        let to = FeatureLevel::new(level).unwrap();
+        store.apply(&quorate_store::Command::RaiseLevel { to, if_new: false }, 1, Wall::ZERO);
+        let founding = Founding {
+            directory: directory.path().join(level.to_string()),
+            node: NodeId::new(1).unwrap(),
+            members: parse_cluster("1=127.0.0.1:1").unwrap(),
+            protocol: named("raft"),
+            durability: Durability::Fsync,
+        };
+        let found = founding.found(Replicated::of(store), 1);
+        assert_eq!(found.is_ok(), is_known, "{level}: {found:?}");
+        assert_eq!(founding.directory.exists(), is_known, "{level}");
     }
 }
 
