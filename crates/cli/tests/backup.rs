@@ -277,6 +277,9 @@ fn what_cannot_be_backed_up_or_restored_is_refused_with_the_reason_and_leaves_no
 
     let members = "1=127.0.0.1:1,2=127.0.0.1:2,3=127.0.0.1:3";
     let flags = |node: &'static str| ["--node-id", node, "--initial-cluster", members];
+    let eight: Vec<_> = (1..=8).map(|id| format!("{id}=127.0.0.1:{id}")).collect();
+    let eight = eight.join(",");
+    let too_many = ["--node-id", "1", "--initial-cluster", &eight, "--protocol", "epaxos"];
     for (file, data, flags, code, part) in [
         (&cut, &empty, &flags("1")[..], 1, "it was cut short; nothing of it is used"),
         (&changed, &empty, &flags("1"), 1, "the backup is damaged at offset"),
@@ -285,6 +288,7 @@ fn what_cannot_be_backed_up_or_restored_is_refused_with_the_reason_and_leaves_no
         (&file, &full, &flags("1"), 2, "holds file, which Quorate did not put there"),
         (&file, &empty, &flags("4"), 2, "node 4"),
         (&file, &empty, &["--node-id", "1"], 2, "--initial-cluster is missing"),
+        (&file, &empty, &too_many, 2, "epaxos runs on 1 to 7 nodes"),
         (&file, &empty, &[&flags("1")[..], &["--protocol", "paxos"]].concat(), 2, "unknown protocol `paxos`"),
         (&file, &empty, &[&flags("1")[..], &["--verify"]].concat(), 2, "cannot be used with"),
         (
