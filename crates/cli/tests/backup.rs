@@ -101,6 +101,15 @@ fn start(nodes: &mut [Node]) {
     nodes.iter().for_each(Node::wait_until_serving);
 }
 
+/// The backup of a node, which a member of Hermes gives as soon as it has leases.
+fn back_up(node: &Node, file: &str) -> String {
+    wait_for("a backup", || {
+        let (code, output, said) = quorate(&["backup", "--out", file, "--endpoints", &node.resp]);
+        assert!(matches!(code, Some(0 | 3)), "{code:?} {said}");
+        (code == Some(0)).then_some(output)
+    })
+}
+
 /// Backs a cluster up under load, loses all of it, and restores it as another.
 fn move_under_load(from: (usize, &str), to: (usize, &str)) -> (Cluster, String) {
     let directory = tempfile::tempdir().unwrap();
@@ -126,7 +135,7 @@ fn move_under_load(from: (usize, &str), to: (usize, &str)) -> (Cluster, String) 
         writers.iter().all(|writer| writer.acknowledged.load(Ordering::SeqCst) > 20).then_some(())
     });
     let before: Vec<_> = writers.iter().map(|writer| writer.acknowledged.load(Ordering::SeqCst)).collect();
-    let output = done(&["backup", "--out", &file, "--endpoints", &old.nodes[from.0 - 1].resp]);
+    let output = back_up(&old.nodes[from.0 - 1], &file);
     assert!(output.contains(&format!("({}) at position", from.1)), "{output}");
     let after: Vec<_> = writers.iter().map(|writer| writer.sent.load(Ordering::SeqCst)).collect();
     writers.into_iter().for_each(Writer::end);
@@ -213,7 +222,7 @@ fn a_cluster_without_durability_begins_with_a_backup() {
         assert_eq!(node.read("key"), Resp::Bulk("value".into()));
     }
     let again = directory.path().join("again").display().to_string();
-    done(&["backup", "--out", &again, "--endpoints", &cluster.nodes[1].resp]);
+    back_up(&cluster.nodes[1], &again);
     assert_eq!(done(&["export", "--backup", &again]), done(&["export", "--backup", &file]));
 }
 
