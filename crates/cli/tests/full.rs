@@ -270,6 +270,7 @@ fn small_disks(protocol: &str) {
     for key in &keys {
         let reply = call_again(&cluster, first, &["DEL", key]);
         assert!(matches!(reply, Resp::Integer(_)), "{reply:?}");
+        assert_eq!(call_again(&cluster, first, &["STRLEN", key]), Resp::Integer(0));
     }
     for node in 0..3 {
         wait_for("a write", || (call(&cluster, node, &["SET", "new", "v"]) == ok()).then_some(()));
