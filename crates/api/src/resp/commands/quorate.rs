@@ -39,14 +39,12 @@ pub(super) const SPECS: &[Spec] = &[Spec {
 const BACKUP: &str = "ERR write BEGIN, BEGIN LOCAL or NEXT";
 
 /// `BEGIN` freezes this node's state once it shows every write that was acknowledged before; `BEGIN LOCAL` as it is.
-/// Where commands are about one key, the node must know by itself that it has them all.
 /// Then each `NEXT` on the connection gives a piece of it, and nothing after the last.
 fn backup(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
-    // It is the state after some of the writes, in an order of all of them: the same as a count needs, of one group.
+    // It is the state of one group.
     if let Some(groups) = call.limits().key_scope.groups() {
         return Err(groups.refuse_all_keys(call.spec.name).into());
     }
-    let is_by_key = call.limits().key_scope.refusal(call.spec.name, &Command::Count).is_some();
     let words: Vec<&[u8]> = args.from(2).collect();
     match words[..] {
         [word] if is(word, "begin") => {
@@ -64,16 +62,17 @@ fn backup(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
                             for BEGIN LOCAL"
                     .into());
             }
-            match is_by_key {
-                // A count has to do with all keys: where there is no common order, it is executed behind all writes.
-                false => Ok(Step::Ask(Command::Count, Shape::Backup)),
-                true if call.node.has_everything() => begin(call),
-                true => {
-                    Err("CLUSTERDOWN this node has no lease now that tells whether it has everything (with \
-                             reads=eager-alr none ever has): ask another one, or for BEGIN LOCAL"
-                        .into())
-                }
+            // A count has to do with all keys: where there is no common order, it is executed behind all writes.
+            if call.limits().key_scope.refusal(call.spec.name, &Command::Count).is_none() {
+                return Ok(Step::Ask(Command::Count, Shape::Backup));
             }
+            // Where no command has to do with all keys, the node must know by itself that it has every write.
+            if call.node.has_everything() {
+                return begin(call);
+            }
+            Err("CLUSTERDOWN this node has no lease now, so it cannot tell whether it has every acknowledged write \
+                 (with reads=eager-alr no node ever has one): ask another one, or for BEGIN LOCAL"
+                .into())
         }
         [word, local] if is(word, "begin") && is(local, "local") => begin(call),
         [word] if is(word, "next") => {
@@ -87,6 +86,7 @@ fn backup(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     }
 }
 
+/// Freezes the state as it is, and says what it is of.
 fn begin(call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     let text = call.shared.begin_backup(call.state.connection, call.node)?;
     call.reply.bulk(text.as_bytes());
