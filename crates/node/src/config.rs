@@ -32,6 +32,22 @@ pub enum Durability {
     None,
 }
 
+impl Durability {
+    /// Whether a protocol keeps its data in memory alone with it, and its promises on the disk. Refused where it relies
+    /// on all that it has written.
+    pub(crate) fn keeps_data_in_memory(
+        self,
+        protocol: &'static str,
+        can: &Capabilities,
+    ) -> Result<bool, ConfigError> {
+        match (self, can.diskless) {
+            (Durability::None, Diskless::No) => Err(ConfigError::NeedsDisk { protocol }),
+            (Durability::None, Diskless::Data) => Ok(true),
+            (Durability::None, Diskless::All) | (Durability::Fsync | Durability::Os, _) => Ok(false),
+        }
+    }
+}
+
 impl fmt::Display for Durability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -200,10 +216,7 @@ impl NodeConfig {
             });
         }
         check_address(&options.listen_peer)?;
-        let without = options.durability == Durability::None;
-        if without && can.diskless == Diskless::No {
-            return Err(ConfigError::NeedsDisk { protocol: name });
-        }
+        let diskless = options.durability.keeps_data_in_memory(name, &can)?;
         let (site, map) = place(options.node, options.site.clone(), options.topology.clone())?;
         let NodeOptions { node, listen_peer, listen_resp, initial_cluster, cluster_id, join, .. } = options;
         let NodeOptions { data_dir, durability, clock, tls, limits, replace_disk, topology_file, .. } =
@@ -215,7 +228,6 @@ impl NodeConfig {
         };
         let founded = (!join && cluster_id.is_some()).then(|| self::cluster_id(&initial_cluster));
         let common = ProxyOptions { listen_resp, initial_cluster, cluster_id, tls: None, limits };
-        let diskless = without && can.diskless == Diskless::Data;
         let entrance = Entrance { joining: join, rejoining: true, diskless };
         let rejoining = match can.rejoin {
             true => {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use quorate_blocks::admission::{DiskId, Memory, Stage};
 use quorate_blocks::state::Replicated;
-use quorate_core::{Diskless, Group, NodeId, NodeSet, ProxyId, Random, Salvaged, Saved, Settings, Wire};
+use quorate_core::{Group, NodeId, NodeSet, ProxyId, Random, Salvaged, Saved, Settings, Wire};
 use quorate_runtime::{AnyProtocol, OwnMessages, Start};
 
 use crate::clock::{Clock, ClockSource};
@@ -31,7 +31,7 @@ pub struct Founding {
     pub members: BTreeMap<NodeId, String>,
     /// The protocol.
     pub protocol: &'static dyn AnyProtocol,
-    /// With which it is to run.
+    /// With which the node is to run.
     pub durability: Durability,
 }
 
@@ -49,10 +49,7 @@ impl Founding {
             let (min, max) = (can.min_nodes, can.max_nodes);
             return Err(ConfigError::GroupSize { protocol: name, min, max, found });
         }
-        if self.durability == Durability::None && can.diskless != Diskless::Data {
-            return Err(ConfigError::NeedsDisk { protocol: name });
-        }
-        Ok(())
+        self.durability.keeps_data_in_memory(name, &can).map(|_| ())
     }
 
     /// The id that the nodes make of their `--initial-cluster`.
@@ -73,7 +70,8 @@ impl Founding {
             return Err(NodeError::Level { level });
         }
         let addresses = self.members.clone();
-        let diskless = self.durability == Durability::None;
+        let (protocol, can) = (self.protocol.name(), self.protocol.capabilities());
+        let diskless = self.durability.keeps_data_in_memory(protocol, &can)?;
         let group = Group { addresses, diskless, ..Group::of(self.members.keys().copied().collect()) };
         let configured = self.protocol.configure(&group, &mut Settings::default());
         let configured = configured.map_err(ConfigError::from)?;
@@ -83,7 +81,7 @@ impl Founding {
             cluster,
             founded: Some(self.initial_id()),
             node: self.node,
-            protocol: self.protocol.name(),
+            protocol,
             durability: self.durability,
             promises: diskless,
             segment_bytes: SEGMENT_BYTES,
