@@ -82,8 +82,8 @@ pub struct Backup {
     pub endpoints: Endpoints,
 }
 
-/// What is said of a new cluster and its member.
-const FOUNDING: [&str; 7] =
+/// The flags of `restore` that are about the new cluster.
+const NEW_CLUSTER_FLAGS: [&str; 7] =
     ["data_dir", "node_id", "initial_cluster", "protocol", "durability", "token", "users"];
 
 #[derive(Debug, clap::Args)]
@@ -112,7 +112,7 @@ pub struct Restore {
     #[arg(long, value_name = "FILE")]
     pub users: Option<PathBuf>,
     /// Only read the backup to its end, and say what it is of
-    #[arg(long, conflicts_with_all = FOUNDING)]
+    #[arg(long, conflicts_with_all = NEW_CLUSTER_FLAGS)]
     pub verify: bool,
 }
 

@@ -1,4 +1,5 @@
-//! What an image may hold, record by record: bytes of somebody else give a store that could be, or nothing.
+//! Snapshots of a store, record by record: one with a record that is missing, doubled, out of order or impossible is
+//! refused.
 
 use bytes::Bytes;
 use quorate_core::{Decoder, FeatureLevel, Image, Wall, Wire, WireError};

@@ -1,4 +1,4 @@
-//! Clusters that begin with what is left of another, or without users of it.
+//! `quorate recover`: a new cluster from the data directory of a survivor, and what is refused; lost passwords.
 
 use quorate_blocks::state::Replicated;
 use quorate_core::{FeatureLevel, NodeId, Wall};
