@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use quorate_core::Fact;
+use quorate_core::{Fact, NodeId};
 
 use super::log::{Log, Logs};
 use super::{Checker, Clocks, Process, Violation};
@@ -37,6 +37,10 @@ impl Checker for LeaderCompleteness {
 
     fn on_founded(&mut self, slot: u64, _members: u64) {
         self.logs.on_founded(slot);
+    }
+
+    fn on_disk_lost(&mut self, node: NodeId) {
+        self.logs.on_disk_lost(node);
     }
 
     fn on_fact(&mut self, at: u64, who: Process, fact: &Fact, _: &dyn Clocks) -> Result<(), Violation> {

@@ -154,6 +154,10 @@ pub trait Checker {
         Ok(())
     }
 
+    /// The disk of a replica that is down is lost for good: it will come back with an empty one. What others have
+    /// counted of what was on it counts all the same.
+    fn on_disk_lost(&mut self, _node: NodeId) {}
+
     /// A replica sends a message that binds it to take part in nothing below this number
     /// ([`Message::binds`](quorate_core::Message::binds)).
     fn on_bound(&mut self, _at: u64, _who: Process, _number: u64) -> Result<(), Violation> {
@@ -275,6 +279,10 @@ impl Checker for Panel {
 
     fn on_crash(&mut self, at: u64, who: Process, clocks: &dyn Clocks) -> Result<(), Violation> {
         self.0.iter_mut().try_for_each(|checker| checker.on_crash(at, who, clocks))
+    }
+
+    fn on_disk_lost(&mut self, node: NodeId) {
+        self.0.iter_mut().for_each(|checker| checker.on_disk_lost(node));
     }
 
     fn on_bound(&mut self, at: u64, who: Process, number: u64) -> Result<(), Violation> {

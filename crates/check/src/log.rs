@@ -164,6 +164,11 @@ impl Logs {
         self.leaders.remove(&who.node);
     }
 
+    /// The disk of a replica was lost, and its log with it.
+    pub fn on_disk_lost(&mut self, node: NodeId) {
+        self.logs.remove(&node);
+    }
+
     /// The log of a replica, if it has spoken of it.
     pub fn log(&self, node: NodeId) -> Option<&Log> {
         self.logs.get(&node)

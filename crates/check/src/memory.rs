@@ -1,6 +1,9 @@
 //! A replica that restarts remembers what it has said: having promised, or voted in, a ballot (term, view), it takes
 //! part in no lower one. Whoever counted that message counts on it. A message that left before its records were
 //! durable shows here at once, where the harm that it can do needs several more coincidences.
+//!
+//! One whose disk was lost does not know what it has said. It finds out what others have heard of that, which is not
+//! all: what it may do then is for other checkers to judge.
 
 use std::collections::BTreeMap;
 
@@ -31,6 +34,10 @@ impl Checker for Memory {
         Ok(())
     }
 
+    fn on_disk_lost(&mut self, node: NodeId) {
+        self.0.remove(&node);
+    }
+
     fn on_bound(&mut self, at: u64, who: Process, number: u64) -> Result<(), Violation> {
         let said = self.0.entry(who.node).or_default();
         if said.incarnation < who.incarnation {
@@ -55,6 +62,15 @@ mod tests {
 
     /// Replica, life and number of what is said, and whether that is fine.
     type Case = (&'static str, &'static [(u64, u64, u64)], bool);
+
+    #[test]
+    fn a_disk_that_is_lost_takes_with_it_what_was_said() {
+        let mut memory = Memory::default();
+        memory.on_bound(0, who(1, 1), 5).unwrap();
+        memory.on_bound(0, who(2, 1), 5).unwrap();
+        memory.on_disk_lost(who(1, 1).node);
+        assert!(memory.on_bound(0, who(1, 2), 4).is_ok() && memory.on_bound(0, who(2, 2), 4).is_err());
+    }
 
     #[test]
     fn a_later_life_is_bound_by_what_an_earlier_one_said() {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use quorate_blocks::admission::{Memory, PeerDisk, Stage};
 use quorate_blocks::reach::Reach;
-use quorate_check::{MILLISECOND, Nanos};
+use quorate_check::{Checker, MILLISECOND, Nanos};
 use quorate_core::{Diskless, GroupId, NodeId, NodeSet, REJOINING};
 use quorate_runtime::ConfiguredProtocol;
 
@@ -151,6 +151,9 @@ impl Cluster {
         }
         at.asks_to_replace = matches!(kind, Kind::ReplacedDisks | Kind::SeveralReplacedDisks);
         at.damaged = !at.asks_to_replace;
+        if at.asks_to_replace {
+            self.panels.iter_mut().for_each(|panel| panel.on_disk_lost(me));
+        }
     }
 
     /// A node and another die. The node comes back soon with an empty disk and asks to replace its own. It has that
