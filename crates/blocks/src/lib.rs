@@ -17,6 +17,7 @@
 //! | [`batch`], [`walls`] | what a slot carries; the time that it tells |
 //! | [`parts`] | large writes in several entries |
 //! | [`reach`] | the timeouts that fit the round trips between members; used by drivers |
+//! | [`rejoin`] | a member whose disk was lost, until it takes part again |
 //! | [`coding`] | values in shards: Reed–Solomon coding, who holds which shards |
 //! | [`pace`] | how long a peer takes for so many bytes, and when an answer is late |
 //! | [`instance`] | instances and sets of them, where there are no slots |
@@ -44,6 +45,7 @@ pub mod parts;
 pub mod prefix_log;
 pub mod quorum;
 pub mod reach;
+pub mod rejoin;
 pub mod sessions;
 pub mod settings;
 pub mod state;

@@ -117,15 +117,14 @@ fn a_wiped_disk_of_bodega_does_not_vote_and_its_member_is_replaced() {
     replace_by_another_node("bodega");
 }
 
-#[test]
-fn a_wiped_disk_of_epaxos_does_not_vote_and_its_disk_is_replaced() {
-    let mut cluster = lose_a_disk("epaxos", "start node 3 once with --replace-disk");
+fn replace_in_place(protocol: &str) {
+    let mut cluster = lose_a_disk(protocol, "start node 3 once with --replace-disk");
     let lost = cluster.nodes[2].data.clone();
     empty(&lost);
     cluster.nodes[2].args.push("--replace-disk".to_owned());
     cluster.nodes[2].start();
-    expect(&cluster, 2, "acked", "yes");
     cluster.nodes[2].wait_until_whole();
+    expect(&cluster, 2, "acked", "yes");
     // Full strength: any of the others may fail. The flag may stay, and may go.
     cluster.nodes[0].kill();
     put(&cluster, &[1, 2], "late", "yes");
@@ -133,6 +132,30 @@ fn a_wiped_disk_of_epaxos_does_not_vote_and_its_disk_is_replaced() {
     cluster.nodes[2].args.pop();
     cluster.nodes[2].start();
     expect(&cluster, 2, "late", "yes");
+    // What was acknowledged before the loss is on the new disk.
+    cluster.nodes[1].kill();
+    cluster.nodes[0].start();
+    expect(&cluster, 2, "acked", "yes");
+}
+
+#[test]
+fn a_wiped_disk_of_epaxos_does_not_vote_and_its_disk_is_replaced() {
+    replace_in_place("epaxos");
+}
+
+#[test]
+fn a_wiped_disk_of_zab_does_not_vote_and_its_disk_is_replaced() {
+    replace_in_place("zab");
+}
+
+#[test]
+fn a_wiped_disk_of_a_chain_does_not_vote_and_its_disk_is_replaced() {
+    replace_in_place("chain");
+}
+
+#[test]
+fn a_wiped_disk_of_hermes_does_not_vote_and_its_disk_is_replaced() {
+    replace_in_place("hermes");
 }
 
 /// Node 3 starts once more, with an empty directory that is to replace its own. That is kept in this place.

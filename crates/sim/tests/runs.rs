@@ -436,13 +436,11 @@ fn the_rest_serves_everybody_when_two_members_lose_the_links_to_each_other() {
 #[test]
 fn nodes_with_damaged_disks_are_refused_and_the_rest_serves() {
     for nodes in [3, 5] {
-        let damaging = |settings: &[&str]| set(settings, nodes, "all,wiped-disks,rolled-back-disks", 40);
-        let multipaxos = sim(named("multipaxos"), &damaging(&[]), &mut |_| {}).unwrap();
-        let raft = sim(named("raft"), &damaging(READS[0]), &mut |_| {}).unwrap();
-        let bodega = sim(named("bodega"), &damaging(&[]), &mut |_| {}).unwrap();
-        let quorum_leases = sim(named("quorum-leases"), &damaging(&[]), &mut |_| {}).unwrap();
-        let zab = sim(named("zab"), &damaging(&[]), &mut |_| {}).unwrap();
-        for summary in [multipaxos, raft, bodega, quorum_leases, zab] {
+        let damaging =
+            |settings| set(settings, nodes, "all,wiped-disks,rolled-back-disks,-replaced-disks", 40);
+        for protocol in ["multipaxos", "raft", "bodega", "quorum-leases", "zab"] {
+            let settings = if protocol == "raft" { READS[0] } else { &[] };
+            let summary = sim(named(protocol), &damaging(settings), &mut |_| {}).unwrap();
             assert!(summary.is_fine(), "{summary}");
             let of = |kind| summary.faults.of(kind);
             assert!(of(Kind::WipedDisks) >= 10 && of(Kind::RolledBackDisks) >= 10, "{summary}");
@@ -451,11 +449,12 @@ fn nodes_with_damaged_disks_are_refused_and_the_rest_serves() {
 }
 
 #[test]
-fn a_member_of_epaxos_whose_disk_is_lost_replaces_it_and_takes_part_again() {
-    for nodes in [3, 5] {
-        let summary = sim(named("epaxos"), &set(&[], nodes, "all,replaced-disks", 40), &mut |_| {}).unwrap();
-        assert!(summary.is_fine(), "{summary}");
-        assert!(summary.faults.of(Kind::ReplacedDisks) >= 40, "{summary}");
+fn a_member_whose_disk_is_lost_replaces_it_and_takes_part_again() {
+    for (protocol, runs) in [("epaxos", 40), ("zab", 20), ("chain", 20), ("hermes", 10)] {
+        for options in [3, 5].map(|nodes| set(&[], nodes, "all,replaced-disks", runs)) {
+            let summary = sim(named(protocol), &options, &mut |_| {}).unwrap();
+            assert!(summary.is_fine() && summary.faults.of(Kind::ReplacedDisks) >= runs, "{summary}");
+        }
     }
 }
 

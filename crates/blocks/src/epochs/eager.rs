@@ -17,13 +17,12 @@
 //! Acceptors promise nothing to readers, so epochs change without waiting for anybody's lease to end.
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_core::{Context, NodeId, NodeSet, Random, Settings, SettingsError, Time, mutation};
 
-use super::{Embeds, Epochs, Event, Evidence, Message, Timer};
+use super::{Embeds, Epochs, Event, Evidence, Message, Position, Timer};
 use crate::ballot::Ballot;
 use crate::clients::PendingRead;
 use crate::prefix_log::RETRANSMIT;
@@ -218,7 +217,7 @@ impl EagerReads {
     }
 }
 
-impl<P: Copy + Ord + Debug, K: Evidence> Epochs<P, K> {
+impl<P: Position, K: Evidence> Epochs<P, K> {
     /// Asks about what was executed in this batch. What may leave at once: in a group of one.
     pub fn sync_reads<M: Embeds<P, K>>(&mut self, cx: &mut Context<'_, M>) -> Replies {
         let mut tally = match mutation::active("eager-alr/live-set") {

@@ -56,6 +56,21 @@ pub enum Message<P, K> {
         /// The latest ballot that the sender has promised.
         promised: Ballot,
     },
+    /// My disk was lost ([`crate::rejoin`]), to all others: which ballots have you heard of, and where does your log
+    /// end?
+    Rejoin {
+        /// The sender's number for the question.
+        nonce: u64,
+    },
+    /// Answer to `Rejoin`; and to itself: what is recorded is durable.
+    RejoinReply {
+        /// As in the question that this answers.
+        nonce: u64,
+        /// The latest that the sender has heard of.
+        ballot: Ballot,
+        /// Where the sender's log ends.
+        position: P,
+    },
 }
 wire_enum!(Message<P, K> {
     1 => Poll { sent, position },
@@ -65,6 +80,8 @@ wire_enum!(Message<P, K> {
     5 => Refused { ballot },
     6 => Sync { ballot, id },
     7 => SyncReply { ballot, id, promised },
+    8 => Rejoin { nonce },
+    9 => RejoinReply { nonce, ballot, position },
 });
 
 impl<P, K> Message<P, K> {
@@ -76,7 +93,9 @@ impl<P, K> Message<P, K> {
             | Message::PollReply { .. }
             | Message::Prepare { .. }
             | Message::Refused { .. }
-            | Message::Sync { .. } => None,
+            | Message::Sync { .. }
+            | Message::Rejoin { .. }
+            | Message::RejoinReply { .. } => None,
         }
     }
 
@@ -90,11 +109,14 @@ impl<P, K> Message<P, K> {
             Message::Promise { .. } => Release::AfterSync,
             // Of a promise that the sender's disk may lose nobody else has heard; that it has made none is true.
             Message::SyncReply { .. } => Release::Now,
+            // To itself: what was recorded. To others it says only what those who ask have to wait for.
+            Message::RejoinReply { .. } => Release::AfterSync,
             // Bind nobody.
             Message::Poll { .. }
             | Message::PollReply { .. }
             | Message::Refused { .. }
-            | Message::Sync { .. } => Release::Now,
+            | Message::Sync { .. }
+            | Message::Rejoin { .. } => Release::Now,
         }
     }
 

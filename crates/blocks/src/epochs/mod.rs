@@ -31,11 +31,15 @@
 //! Where there are no leases, whoever has read asks a majority of the acceptors whether they have promised a later
 //! ballot ([`EagerReads`]).
 //!
+//! Whoever has lost its disk takes no part before it knows what it may have promised, and has what it may have
+//! acknowledged ([`crate::rejoin`]); and never in an epoch of a ballot that its earlier life may have promised.
+//!
 //! [`Epochs`] never acts for the protocol: it says what there is to do ([`Event`]).
 
 mod eager;
 mod message;
 mod readers;
+mod rejoining;
 #[cfg(test)]
 mod tests;
 mod voting;
@@ -53,9 +57,11 @@ use crate::leases::Leases;
 use crate::leases::lease::{self, LeaseConfig};
 use crate::membership::Configuration;
 use crate::quorum::Tally;
+use crate::rejoin::Standing;
 
 pub use eager::{EagerReads, Reads, Replies};
 pub use message::Message;
+pub use rejoining::Kept;
 
 /// What epochs set timers for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -92,6 +98,10 @@ impl<P, K, M> Embeds<P, K> for M where
     M: Machine<Message: From<Message<P, K>> + From<lease::Message>, Timer: From<Timer>>
 {
 }
+
+/// Where a log ends, in the order in which elections compare logs.
+pub trait Position: Copy + Ord + Debug + Default {}
+impl<P: Copy + Ord + Debug + Default> Position for P {}
 
 /// What a promise tells the candidate of its sender.
 pub trait Evidence: Debug + Sized {
@@ -197,9 +207,15 @@ pub struct Epochs<P, K> {
     pub eager: Option<EagerReads>,
     /// Until when checkers were told that reads are answered from the own state.
     reads_until: Option<Time>,
+    /// Whether it promises ballots.
+    standing: Standing<Ballot, P>,
+    /// Its disk was lost: in epochs up to this ballot it is not live.
+    lost: Ballot,
+    /// Whether that is recorded.
+    rejoined: bool,
 }
 
-impl<P: Copy + Ord + Debug, K: Evidence> Epochs<P, K> {
+impl<P: Position, K: Evidence> Epochs<P, K> {
     /// After a start, with the ballot that was promised last. `patient`: another is to own the first epoch. `bound`: an
     /// earlier life may have granted leases.
     pub fn new<M: Embeds<P, K>>(
@@ -228,6 +244,9 @@ impl<P: Copy + Ord + Debug, K: Evidence> Epochs<P, K> {
             readers: NodeSet::EMPTY,
             eager: None,
             reads_until: None,
+            standing: Standing::Whole,
+            lost: Ballot::ZERO,
+            rejoined: false,
         }
     }
 
@@ -257,6 +276,8 @@ impl<P: Copy + Ord + Debug, K: Evidence> Epochs<P, K> {
         cx: &mut Context<'_, M>,
     ) -> Event<K> {
         match message {
+            // It does not know what it has promised.
+            Message::Poll { .. } | Message::Prepare { .. } | Message::Sync { .. } if !self.is_whole() => {}
             Message::Poll { sent, position } => self.on_poll(from, sent, (position, own), cx),
             Message::PollReply { sent, ballot } => return self.on_poll_reply(from, (sent, ballot), own, cx),
             Message::Prepare { ballot, position } => {
@@ -266,6 +287,10 @@ impl<P: Copy + Ord + Debug, K: Evidence> Epochs<P, K> {
             Message::Refused { ballot } => return self.on_refused(ballot, own, cx),
             Message::Sync { ballot, id } => self.on_sync(from, (ballot, id), cx),
             Message::SyncReply { id, promised, .. } => return self.on_sync_reply(from, id, promised),
+            Message::Rejoin { nonce } => self.on_rejoin(from, nonce, own, cx),
+            Message::RejoinReply { nonce, ballot, position } => {
+                self.standing.on_reply(from, from == self.me, nonce, (ballot, position));
+            }
         }
         Event::Nothing
     }

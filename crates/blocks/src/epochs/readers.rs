@@ -1,13 +1,11 @@
 //! The leases of those who read.
 
-use std::fmt::Debug;
-
 use quorate_core::{Context, Fact, NodeId, NodeSet, Time, mutation};
 
-use super::{Embeds, Epochs, Event, Evidence, Timer};
+use super::{Embeds, Epochs, Event, Evidence, Position, Timer};
 use crate::leases::{Changed, lease};
 
-impl<P: Copy + Ord + Debug, K: Evidence> Epochs<P, K> {
+impl<P: Position, K: Evidence> Epochs<P, K> {
     /// Starts, renews or repeats the promises to readers, while the owner is heard.
     pub fn tend_leases<M: Embeds<P, K>>(&mut self, cx: &mut Context<'_, M>) {
         let now = cx.now();
@@ -20,7 +18,8 @@ impl<P: Copy + Ord + Debug, K: Evidence> Epochs<P, K> {
     /// Whoever waits to promise another ballot grants nothing; nor are the readers of an owner that is silent waited
     /// for any longer.
     fn grantees(&self, now: Time) -> Option<NodeSet> {
-        let may = self.eager.is_none() && self.wanted.is_none() && !self.readers.is_empty();
+        let may =
+            self.eager.is_none() && self.wanted.is_none() && !self.readers.is_empty() && self.is_whole();
         let heard = self.owns() || self.monitor.heard_within(self.timeouts.heartbeat * 5 / 2, now);
         (may && heard).then(|| self.readers.without(self.me))
     }

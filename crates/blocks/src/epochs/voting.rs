@@ -1,16 +1,17 @@
 //! Candidates, and the acceptors that promise their ballots.
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 
 use quorate_core::{Context, NodeId, NodeSet, Time, mutation};
 
-use super::{Candidate, Embeds, Epochs, Event, Evidence, Message, Owner, Polling, Role, Timer, Wanted};
+use super::{
+    Candidate, Embeds, Epochs, Event, Evidence, Message, Owner, Polling, Position, Role, Timer, Wanted,
+};
 use crate::ballot::Ballot;
 use crate::clients::PendingRead;
 use crate::quorum::Verdict;
 
-impl<P: Copy + Ord + Debug, K: Evidence> Epochs<P, K> {
+impl<P: Position, K: Evidence> Epochs<P, K> {
     pub(super) fn on_election_timer<M: Embeds<P, K>>(&mut self, own: P, cx: &mut Context<'_, M>) -> Event<K> {
         if self.owns() {
             return Event::Nothing;
@@ -28,7 +29,7 @@ impl<P: Copy + Ord + Debug, K: Evidence> Epochs<P, K> {
             self.monitor.lost_election();
         }
         self.restart_patience(cx);
-        let leaves = self.draining && !self.members.is_alone(self.me);
+        let leaves = (self.draining && !self.members.is_alone(self.me)) || !self.is_whole();
         if self.waits_for_its_disk() || self.wanted.is_some() || leaves {
             return Event::Nothing;
         }
@@ -87,7 +88,7 @@ impl<P: Copy + Ord + Debug, K: Evidence> Epochs<P, K> {
         if !self.owns() {
             self.restart_patience(cx);
         }
-        if self.waits_for_its_disk() || self.wanted.is_some() {
+        if self.waits_for_its_disk() || self.wanted.is_some() || !self.is_whole() {
             return Event::Nothing;
         }
         self.want(Wanted { ballot: self.next(), position: Some(own) }, own, cx)

@@ -333,7 +333,9 @@ impl Node {
 
     /// Whether its replica, whose disk took the place of a lost one, counts again. Its clients are served before that.
     pub fn wait_until_whole(&self) {
-        wait_for("a replaced disk to count", || (self.role()? == "replica").then_some(()));
+        wait_for("a replaced disk to count", || {
+            (!["waiting", "rejoining"].contains(&self.role()?.as_str())).then_some(())
+        });
     }
 
     /// What it reads as soon as it can.

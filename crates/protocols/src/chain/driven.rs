@@ -3,14 +3,16 @@
 use bytes::Bytes;
 use quorate_blocks::epochs::Role;
 use quorate_blocks::walls::Own;
-use quorate_core::{Context, Instant, PeerStatus, Salvaged, Saved, Status};
+use quorate_core::{Context, Instant, PeerStatus, REJOINING, Salvaged, Saved, Status};
 
 use super::replica::Replica;
 use super::{Readers, Record};
 
 impl quorate_core::Replica for Replica {
     fn save(&self) -> Saved<Record> {
-        let records = std::iter::once(Record::Promised(self.epochs.promised)).chain(self.log.records());
+        let epochs =
+            [Some(Record::Promised(self.epochs.promised)), self.epochs.rejoined().map(Record::Rejoined)];
+        let records = epochs.into_iter().flatten().chain(self.log.records());
         Saved { restarted: true, snapshot: Some(self.log.state.freeze()), records: records.collect() }
     }
 
@@ -51,6 +53,7 @@ impl quorate_core::Replica for Replica {
             peers.extend(self.epochs.members.voters.without(self.me).iter().map(peer));
         }
         let role = match self.epochs.role() {
+            _ if !self.epochs.is_whole() => REJOINING,
             Role::Owner(_) => "leader",
             Role::Polling(_) | Role::Candidate(_) => "candidate",
             Role::Member if self.is_tail() => "tail",
@@ -74,7 +77,7 @@ impl quorate_core::Replica for Replica {
             },
             peers,
             samples: self.log.state.samples().into(),
-            facts: vec![("chain", chain.join(" "))],
+            facts: std::iter::once(("chain", chain.join(" "))).chain(self.epochs.rejoin_status()).collect(),
         };
         if self.is_head() {
             let own = Own { me: self.me, wall: at.wall, now };

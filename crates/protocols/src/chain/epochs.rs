@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::batch::Batch;
 use quorate_blocks::epochs::{self, Event};
+use quorate_blocks::prefix_log::Progress;
 use quorate_blocks::walls::Own;
 use quorate_core::{Context, Fact, NodeId, NodeSet, Time, Wall, mutation};
 
@@ -34,6 +35,12 @@ impl Replica {
             && let Some(since) = self.epochs.stands_since().filter(|_| from != self.me)
         {
             self.hear_wall(from, (since, known.wall), cx);
+        }
+        if let epochs::Message::Rejoin { .. } = &message
+            && let Some(peer) = self.links.peers.get_mut(&from)
+        {
+            // What it had is lost.
+            *peer = Progress::new(self.links.durable);
         }
         let known = self.known(cx);
         let event = self.epochs.on_message(from, message, (self.last(), known), cx);
@@ -123,7 +130,8 @@ impl Replica {
     ) {
         let live: NodeSet = chain.iter().copied().collect();
         let valid = live.len() == chain.len() && chain.first() == Some(&from) && from != self.me;
-        if !valid || !self.epochs.is_statement(from, ballot, live) {
+        let may_follow = self.epochs.may_follow(ballot, live);
+        if !valid || !may_follow || !self.epochs.is_statement(from, ballot, live) {
             return;
         }
         let event = self.epochs.hear_of(from, ballot, self.last(), cx);
@@ -136,6 +144,10 @@ impl Replica {
         }
         self.commit(committed.min(self.links.durable), cx);
         self.epochs.tend_leases(cx);
+        if !self.epochs.is_whole() {
+            // No chain could have it.
+            return;
+        }
         let (durable, committed) = (self.links.durable, self.log.committed);
         let (leased, wall) = (self.epochs.leased_until(cx.now()).is_some(), cx.wall());
         cx.send(from, Message::HeartbeatReply { ballot, sent, durable, committed, leased, wall });

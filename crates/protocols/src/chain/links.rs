@@ -12,7 +12,7 @@ use quorate_blocks::prefix_log::{Append, Entry, Fetched, Progress, RETRANSMIT, R
 use quorate_core::{Context, Fact, NodeId, Time, mutation};
 
 use super::replica::{Replica, Timer};
-use super::{Message, PIPELINE_BYTES, UPDATE_BYTES};
+use super::{Message, PIPELINE_BYTES, Record, UPDATE_BYTES};
 
 /// Nothing is known of any successor yet; the own log is the head's of this epoch up to here, durably.
 pub(super) fn begin(durable: u64, now: Time) -> Replication {
@@ -133,7 +133,10 @@ impl Replica {
     /// Messages may be lost: what was not answered is sent again.
     pub(super) fn on_retransmit_timer(&mut self, cx: &mut Context<'_, Self>) {
         self.links.on_retransmit_timer(cx.now());
-        self.epochs.solicit(self.last(), cx);
+        let own = self.last();
+        self.epochs.solicit(own, cx);
+        let Replica { epochs, log, .. } = self;
+        epochs.go_on_rejoining(own, |kept, cx| log.persist(Record::from(kept), cx), cx);
         let discarded = self.epochs.repeat_syncs(cx);
         self.reads.extend(discarded);
         cx.set_timer(Timer::Retransmit, RETRANSMIT);

@@ -197,7 +197,10 @@ impl Message {
             Message::Epoch(epochs::Message::Prepare { ballot, position: (epoch, index) }) => {
                 small(&[index]) && epoch < ballot.number()
             }
-            Message::Epoch(epochs::Message::Poll { position: (_, index), .. }) => small(&[index]),
+            Message::Epoch(
+                epochs::Message::Poll { position: (_, index), .. }
+                | epochs::Message::RejoinReply { position: (_, index), .. },
+            ) => small(&[index]),
             Message::Epoch(epochs::Message::Promise { known, .. }) => small(&[known.last_index]),
             Message::Heartbeat { committed, .. } | Message::VersionReply { committed, .. } => {
                 small(&[committed])
@@ -319,6 +322,8 @@ pub enum Record {
     /// Started again without a state that had been received: what was recorded since then never counted, what follows
     /// does.
     Resumed,
+    /// The disk was lost, and this member takes part again, but in no epoch up to this ballot.
+    Rejoined(Ballot),
 }
 wire_enum!(Record {
     1 => Promised(ballot),
@@ -326,4 +331,14 @@ wire_enum!(Record {
     3 => Committed(index),
     4 => Installed { index, keep },
     5 => Resumed,
+    6 => Rejoined(ballot),
 });
+
+impl From<epochs::Kept> for Record {
+    fn from(kept: epochs::Kept) -> Record {
+        match kept {
+            epochs::Kept::Promised(ballot) => Record::Promised(ballot),
+            epochs::Kept::Rejoined(ballot) => Record::Rejoined(ballot),
+        }
+    }
+}

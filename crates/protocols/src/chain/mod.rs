@@ -18,6 +18,7 @@
 //! | CRAQ: all of the chain answer reads, of a dirty key as far as the tail has it committed | `apportioned.rs` |
 //! | who stops says so, and is not waited for | `handover.rs` |
 //! | eager almost-local reads: executed, then a majority is asked whether it has promised a later ballot | `blocks/epochs` |
+//! | a member whose disk was lost promises when it has what the others have, and is in no chain that its earlier life may have promised | `blocks/rejoin`, `blocks/epochs` |
 //! | a tail that was restarted first executes what it may have shown | `replica.rs` `recover`, `epochs.rs` `adopt` |
 //!
 //! # Why it is right
@@ -78,6 +79,7 @@ use quorate_blocks::clients::{ProxyConfig, SessionClient};
 use quorate_blocks::election::ElectionTimeouts;
 use quorate_blocks::epochs::Reads;
 use quorate_blocks::leases::lease::LeaseConfig;
+use quorate_blocks::rejoin;
 use quorate_blocks::settings::{self, IntakeConfig};
 use quorate_core::{Capabilities, Group, Protocol, Settings, SettingsError};
 
@@ -117,6 +119,7 @@ impl Protocol for Chain {
     const PAPER: &'static str = "van Renesse, Schneider, Chain Replication (2004)";
     const CAPABILITIES: Capabilities = Capabilities {
         transfer: true,
+        rejoin: true,
         // The first is version 0.1.0's: its chains had messages of their own for epochs.
         message_revision: 2,
         reads: "at the tail, under a lease (bounded drift); or almost-local",
@@ -136,6 +139,7 @@ fn configure(
     group: &Group,
     settings: &mut Settings,
 ) -> Result<(Config, ProxyConfig), SettingsError> {
+    rejoin::check_group(group)?;
     let config = Config {
         group: group.clone(),
         timeouts: ElectionTimeouts::from_settings(settings)?,

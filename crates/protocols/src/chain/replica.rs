@@ -5,6 +5,7 @@ use quorate_blocks::clients::{Intake, PendingRead};
 use quorate_blocks::epochs::{self, EagerReads, Epochs, Reads};
 use quorate_blocks::membership::Configuration;
 use quorate_blocks::prefix_log::{RETRANSMIT, Replay, ReplicatedLog, Replication};
+use quorate_blocks::rejoin::may_have_granted;
 use quorate_blocks::walls::{Own, Walls};
 use quorate_core::{
     Context, Fact, Machine, Mark, NodeId, NodeSet, ProcessId, Saved, Time, Wakeup, Wall, mutation,
@@ -94,10 +95,11 @@ impl Machine for Replica {
         let me = cx.me().replica().expect("a replica's process id");
         let members = Configuration::initial(&config.group);
         let mut replay = Replay::new(saved.snapshot, &config.group, now);
-        let mut promised = Ballot::ZERO;
+        let (mut promised, mut rejoined) = (Ballot::ZERO, None);
         for record in saved.records {
             match record {
                 Record::Promised(ballot) => promised = ballot,
+                Record::Rejoined(ballot) => (promised, rejoined) = (promised.max(ballot), Some(ballot)),
                 record => replay.on_record(record),
             }
         }
@@ -106,13 +108,16 @@ impl Machine for Replica {
         // shown all of that to clients, so it is committed as soon as the chain is known (`Replica::adopt`).
         let (last, epoch) = log.entries.last();
         let of_this = epoch == promised.number() || mutation::active("chain/log-of-an-earlier-epoch");
-        let is_known = of_this && !mutation::active("chain/restarted-tail-reads");
+        // One that rejoins does not know yet which epoch it will be in.
+        let rejoins = config.group.rejoining && rejoined.is_none();
+        let is_known = of_this && !rejoins && !mutation::active("chain/restarted-tail-reads");
         log.verified = if is_known { last } else { 0 };
         let links = super::links::begin(log.verified, now);
-        let is_bound = saved.restarted && config.reads == Reads::Lease;
+        let is_bound = may_have_granted(saved.restarted, &config.group) && config.reads == Reads::Lease;
         let patient = saved.restarted || config.group.waits_for_first_leader(me);
         let times = (config.timeouts, config.lease);
-        let epochs = Epochs::new((me, members), times, promised, (patient, is_bound), cx);
+        let mut epochs = Epochs::new((me, members), times, promised, (patient, is_bound), cx);
+        epochs.start_rejoining(&config.group, rejoined, cx);
         let mut replica = Replica {
             me,
             epochs,
@@ -151,6 +156,9 @@ impl Machine for Replica {
         let Some(from) = from.filter(|_| message.is_possible()) else { return };
         let foreign = message.epoch().is_some_and(|ballot| ballot != self.epochs.promised);
         if foreign && !mutation::active("chain/foreign-epochs") {
+            return;
+        }
+        if self.epochs.is_deaf() && !matches!(message, Message::Epoch(_)) {
             return;
         }
         match message {

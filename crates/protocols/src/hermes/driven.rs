@@ -5,7 +5,7 @@ use quorate_blocks::ballot::Ballot;
 use quorate_blocks::epochs::Role;
 use quorate_blocks::state::{Replicated, samples_of};
 use quorate_blocks::walls::Own;
-use quorate_core::{Context, Instant, Salvaged, Saved, Snapshot, Status, Wire};
+use quorate_core::{Context, Instant, REJOINING, Salvaged, Saved, Snapshot, Status, Wire};
 use quorate_store::{Command, CommandError, Reply, Store};
 
 use super::keys::Keys;
@@ -20,7 +20,10 @@ impl quorate_core::Replica for Replica {
         // With what the group began it may begin until this member is live.
         let in_memory = diskless && entered > Ballot::ZERO;
         let keys = if in_memory { Keys::new(Store::new()) } else { self.keys.clone() };
-        Saved { restarted: true, snapshot: Some(keys.freeze(head.to_bytes())), records: Vec::new() }
+        let made_up = self.loss.is_none_or(|loss| loss.made_up || !loss.disk);
+        let rejoined = self.epochs.rejoined().map(|ballot| Record::Rejoined { ballot, made_up });
+        let records = rejoined.into_iter().collect();
+        Saved { restarted: true, snapshot: Some(keys.freeze(head.to_bytes())), records }
     }
 
     /// All members begin with it, so all are whole.
@@ -82,6 +85,7 @@ impl quorate_core::Replica for Replica {
         let is_led = self.epochs.owns() || self.epochs.monitor.has_leader(at.now);
         let owner = self.epochs.promised.node().filter(|_| is_led && self.amnesia.is_none());
         let role = match self.epochs.role() {
+            _ if self.rejoins() => REJOINING,
             Role::Owner(_) if self.serves() => "leader",
             Role::Polling(_) | Role::Candidate(_) => "candidate",
             _ if self.serves() => "live",

@@ -103,8 +103,13 @@ impl Replica {
             self.whole = self.whole.union(whole);
             self.epochs.tend_leases(cx);
         }
+        self.reply_to_heartbeat(from, cx);
+    }
+
+    pub(super) fn reply_to_heartbeat(&self, to: NodeId, cx: &mut Context<'_, Self>) {
         let (whole, lost) = (self.is_whole && self.is_live(), !self.takes_part());
-        cx.send(from, Message::HeartbeatReply { ballot, whole, lost, slow: self.slow.seen_here });
+        let (ballot, slow) = (self.epochs.promised, self.slow.seen_here);
+        cx.send(to, Message::HeartbeatReply { ballot, whole, lost, slow });
     }
 
     /// It is known who is live in this epoch.
@@ -135,6 +140,9 @@ impl Replica {
         slow: NodeSet,
         cx: &mut Context<'_, Self>,
     ) {
+        if from == self.me {
+            self.on_own_reply(whole);
+        }
         self.epochs.hear(from, cx.now());
         if !self.epochs.owns() || !self.epochs.live().contains(from) {
             return;
@@ -216,7 +224,7 @@ fn live_and_whole(promises: &BTreeMap<NodeId, Known>, slow: NodeSet, majority: u
     let latest = promises.values().map(|known| known.entered).max().unwrap_or_default();
     let is_whole = |node: &NodeId| match promises[node] {
         // Nobody was ever live: all begin with the same.
-        _ if latest == Ballot::ZERO => true,
+        Known { lost, .. } if latest == Ballot::ZERO => !lost,
         Known { entered, whole, .. } => {
             whole && (entered == latest || mutation::active("hermes/whole-before"))
         }
@@ -239,6 +247,7 @@ mod tests {
             ("0s 0s 0s", "", "1 2 3", "1 2 3"),
             ("0s 0s 0s 0s", "2", "1 3 4", "1 3 4"),
             ("0s 0s 0s", "2", "1 2 3", "1 2 3"),
+            ("0x 0s 0s 0s", "", "1 2 3 4", "2 3 4"),
             ("3w 3w 3s", "", "1 2 3", "1 2"),
             // Whole in an earlier epoch is not whole.
             ("3w 2w 3s", "", "1 2 3", "1"),

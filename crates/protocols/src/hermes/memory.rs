@@ -27,11 +27,17 @@
 //! Otherwise the candidate *waits*: it tells all who hear it who has lost what and who is missing, and collects
 //! promises of those who come, one of whom may have everything. When none is missing, nobody can tell what was
 //! committed, and it stays so. Now and then it is silent for a while, so that another may try who reaches others.
+//!
+//! **A lost disk** has the same consequences, with keys on disks, too. The member asks all others which ballots they
+//! have heard of ([`quorate_blocks::rejoin`]). That is the ballot of rule 1; and since nobody knows in which epoch up
+//! to that the member was live last, it says that it was in this one, so that nobody who has left earlier passes for
+//! one who has everything. When the new disk has everything, it says so.
 
 use std::collections::BTreeMap;
 
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::epochs::Evidence;
+use quorate_blocks::rejoin::LOST;
 use quorate_core::{Context, GROUP_MEMORY, MEMORY, NodeId, NodeSet, mutation};
 
 use super::message::Known;
@@ -55,6 +61,8 @@ pub(super) struct Loss {
     pub promised: Ballot,
     /// It has everything again.
     pub made_up: bool,
+    /// Its disk was lost, and the new one does not say yet that it has everything.
+    pub disk: bool,
 }
 
 /// A candidate cannot begin an epoch.
@@ -70,17 +78,45 @@ impl Evidence for Known {
     /// Whether those who have promised have everything that was ever committed.
     fn suffices(members: NodeSet, promises: &BTreeMap<NodeId, Known>) -> bool {
         let latest = promises.values().map(|known| known.entered).max().unwrap_or_default();
-        let begins = latest == Ballot::ZERO;
         let has_whole = promises.values().any(|known| known.whole && known.entered == latest);
         let kept = promises.values().filter(|known| !known.lost).count();
-        begins || has_whole || kept >= members.majority() || mutation::active("hermes/gather-from-anybody")
+        has_whole || kept >= members.majority() || mutation::active("hermes/gather-from-anybody")
     }
 }
 
 impl Replica {
     /// What a restart finds that may have lost the memory: `entered` is the last epoch in which the member was live.
-    pub(super) fn loss(diskless: bool, (promised, entered): (Ballot, Ballot)) -> Option<Loss> {
-        (diskless && entered > Ballot::ZERO).then_some(Loss { promised, made_up: false })
+    pub(super) fn loss(diskless: bool, (promised, entered): (Ballot, Ballot), disk: bool) -> Option<Loss> {
+        (diskless && entered > Ballot::ZERO).then_some(Loss { promised, made_up: false, disk })
+    }
+
+    /// From time to time, if the disk was lost: asks what it had promised. When that is known, and recorded, what is
+    /// missing is what a restart loses that keeps keys in memory alone.
+    pub(super) fn go_on_rejoining(&mut self, cx: &mut Context<'_, Self>) {
+        self.epochs.go_on_rejoining(
+            (),
+            |kept, cx: &mut Context<'_, Self>| cx.persist(Record::from(kept)),
+            cx,
+        );
+        if let (Some(promised), None) = (self.epochs.rejoined(), self.loss) {
+            self.loss = Some(Loss { promised, made_up: false, disk: true });
+            // It may have been live in any of these epochs.
+            let never = mutation::active("hermes/lost-disk-was-never-live");
+            self.entered = if never { Ballot::ZERO } else { promised };
+        }
+        if let Some(Loss { made_up: true, disk: true, .. }) = self.loss {
+            self.reply_to_heartbeat(self.me, cx);
+        }
+    }
+
+    /// All that this member has, it has on its disk.
+    pub(super) fn on_own_reply(&mut self, whole: bool) {
+        self.loss.iter_mut().for_each(|loss| loss.disk &= !(whole && loss.made_up));
+    }
+
+    /// Whether its disk was lost, and is not what it was again.
+    pub(super) fn rejoins(&self) -> bool {
+        !self.epochs.is_whole() || self.loss.is_some_and(|loss| loss.disk)
     }
 
     /// What a promise of this member tells.
@@ -112,6 +148,15 @@ impl Replica {
     pub(super) fn takes_part(&self) -> bool {
         let is_later = |loss: Loss| self.epochs.promised > loss.promised;
         self.loss.is_none_or(is_later) || mutation::active("hermes/back-in-the-same-epoch")
+    }
+
+    /// Records that everything is there again, where the disk was lost.
+    pub(super) fn make_up(&mut self, cx: &mut Context<'_, Self>) {
+        let Some(loss) = &mut self.loss else { return };
+        loss.made_up = true;
+        if let Some(ballot) = self.epochs.rejoined().filter(|_| loss.disk) {
+            cx.persist(Record::Rejoined { ballot, made_up: true });
+        }
     }
 
     /// Records what is on disk where keys are.
@@ -164,20 +209,26 @@ impl Replica {
 
     /// What is lost here, and in the group, in words.
     pub(super) fn losses(&self) -> impl Iterator<Item = (&'static str, String)> {
-        let own =
+        let memory =
             "memory lost at the restart (--durability none): a shadow until another member has sent all keys";
-        let own = self.has_lost().then(|| (MEMORY, own.to_owned()));
+        let disk = || format!("{LOST}; a shadow until another member has sent all keys");
+        let own = match self.epochs.rejoin_status() {
+            None if self.rejoins() => Some(("rejoining", disk())),
+            None => self.has_lost().then(|| (MEMORY, memory.to_owned())),
+            asks => asks,
+        };
         let group = self.amnesia.map(|Amnesia { lost, missing }| {
             let (lost, missing) = (names(lost), (missing.len(), names(missing)));
+            let what = if self.config.group.diskless { "memory" } else { "disk" };
             let words = match missing {
                 (0, _) => {
-                    format!("memory lost by too many members ({lost}): nobody is known to have all data")
+                    format!("{what} lost by too many members ({lost}): nobody is known to have all data")
                 }
                 (1, other) => {
-                    format!("memory lost by {lost}: {other} may have all data, and does not answer")
+                    format!("{what} lost by {lost}: {other} may have all data, and does not answer")
                 }
                 (_, others) => {
-                    format!("memory lost by {lost}: one of {others} may have all data, and none answers")
+                    format!("{what} lost by {lost}: one of {others} may have all data, and none answers")
                 }
             };
             (GROUP_MEMORY, format!("{words}. {ANEW}"))
@@ -220,6 +271,9 @@ pub(super) mod tests {
             ("3x 3x 2s 2s 1s", true),
             ("3x 3x 3x 3x 3x", false),
             ("1x 0s 0s", false),
+            // Nobody else was ever live, as far as those know.
+            ("0x 0s 0s", false),
+            ("0x 0s 0s 0s", true),
         ] {
             let promises = self::promises(promises);
             assert_eq!(Known::suffices((1..=5).map(id).collect(), &promises), enough, "{promises:?}");

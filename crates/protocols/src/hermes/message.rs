@@ -278,10 +278,28 @@ pub enum Record {
         /// Its version.
         at: Timestamp,
     },
+    /// The disk was lost, and the member promises ballots again: versions are missing that it has acknowledged in
+    /// epochs up to that of this one, or were.
+    Rejoined {
+        /// The latest that anybody had heard of.
+        ballot: Ballot,
+        /// Whether it has everything again.
+        made_up: bool,
+    },
 }
 wire_enum!(Record {
     1 => Promised(ballot),
     2 => Entered { ballot, whole },
     3 => Version(version),
     4 => Valid { key, at },
+    5 => Rejoined { ballot, made_up },
 });
+
+impl From<epochs::Kept> for Record {
+    fn from(kept: epochs::Kept) -> Record {
+        match kept {
+            epochs::Kept::Promised(ballot) => Record::Promised(ballot),
+            epochs::Kept::Rejoined(ballot) => Record::Rejoined { ballot, made_up: false },
+        }
+    }
+}

@@ -18,6 +18,7 @@
 //! | whoever holds writes up is left out | `slow_members.rs` |
 //! | who was left out comes back as a shadow | `epochs.rs` `decide`, `transfer.rs` |
 //! | without durability: who restarts comes back as a shadow, and writes under another name; no epoch begins without what was committed | `memory.rs` |
+//! | a member whose disk was lost comes back like that, when it knows what it may have promised | `blocks/rejoin`, `memory.rs` |
 //! | exactly once | `record.rs` |
 //!
 //! # Why it is right
@@ -73,7 +74,7 @@ use quorate_blocks::clients::{ProxyConfig, SessionClient};
 use quorate_blocks::election::ElectionTimeouts;
 use quorate_blocks::epochs::Reads;
 use quorate_blocks::leases::lease::LeaseConfig;
-use quorate_blocks::settings;
+use quorate_blocks::{rejoin, settings};
 use quorate_core::{Capabilities, Diskless, Group, Protocol, Settings, SettingsError};
 
 pub use message::{Message, Record};
@@ -103,6 +104,7 @@ impl Protocol for Hermes {
         total_order: false,
         multi_key: false,
         leaderless: true,
+        rejoin: true,
         diskless: Diskless::Data,
         reads: "at any replica, under a lease (bounded drift); or almost-local",
         ..Capabilities::LOGGED
@@ -112,6 +114,7 @@ impl Protocol for Hermes {
     type Proxy = SessionClient<Message>;
 
     fn configure(group: &Group, settings: &mut Settings) -> Result<(Config, ProxyConfig), SettingsError> {
+        rejoin::check_group(group)?;
         let config = Config {
             group: group.clone(),
             timeouts: ElectionTimeouts::from_settings(settings)?,

@@ -4,6 +4,7 @@ use quorate_blocks::ballot::Ballot;
 use quorate_blocks::clients::{Intake, PendingRead};
 use quorate_blocks::epochs::{self, EagerReads, Epochs, Reads};
 use quorate_blocks::membership::Configuration;
+use quorate_blocks::rejoin::may_have_granted;
 use quorate_blocks::state::Replicated;
 use quorate_blocks::walls::{ClockRequest, Own, Walls};
 use quorate_core::{
@@ -48,7 +49,7 @@ pub struct Replica {
     /// The last epoch in which this replica was live, and whether it has everything that was committed until then.
     pub(super) entered: Ballot,
     pub(super) is_whole: bool,
-    /// With keys in memory alone: what the last restart has lost.
+    /// What was lost: with keys in memory alone, at the last restart; or with a disk.
     pub(super) loss: Option<Loss>,
     /// Why no epoch begins, as far as this member was told.
     pub(super) amnesia: Option<Amnesia>,
@@ -118,6 +119,7 @@ impl Machine for Replica {
             committed: 0,
         });
         let Head { mut promised, mut entered, mut whole, mut committed } = head;
+        let mut rejoined = None;
         for record in saved.records {
             match record {
                 Record::Promised(ballot) => promised = ballot,
@@ -128,25 +130,34 @@ impl Machine for Replica {
                     committed += 1;
                 }
                 Record::Valid { .. } => {}
+                Record::Rejoined { ballot, made_up } => {
+                    rejoined = Some(Loss { promised: ballot, made_up, disk: !made_up });
+                    promised = promised.max(ballot);
+                    if entered <= ballot {
+                        (entered, whole) = (ballot, false);
+                    }
+                }
             }
         }
         let diskless = config.group.diskless;
-        let loss = Replica::loss(diskless, (promised, entered));
-        if loss.is_some() {
+        let lacks_disk = rejoined.is_some_and(|loss| loss.disk);
+        let restart = Replica::loss(diskless, (promised, entered), lacks_disk);
+        if restart.is_some() {
             (keys, committed) = (none(), 0);
             whole = mutation::active("hermes/whole-without-memory");
         }
         let patient = saved.restarted || config.group.waits_for_first_leader(me);
-        let is_bound = saved.restarted && config.reads == Reads::Lease;
+        let is_bound = may_have_granted(saved.restarted, &config.group) && config.reads == Reads::Lease;
         let times = (config.timeouts, config.lease);
-        let epochs = Epochs::new((me, members), times, promised, (patient, is_bound), cx);
+        let mut epochs = Epochs::new((me, members), times, promised, (patient, is_bound), cx);
+        epochs.start_rejoining(&config.group, rejoined.map(|loss| loss.promised), cx);
         let mut replica = Replica {
             me,
             epochs,
             whole: NodeSet::EMPTY,
             entered,
             is_whole: whole,
-            loss,
+            loss: restart.or(rejoined),
             amnesia: None,
             disk_full: false,
             leaseless: None,
@@ -180,6 +191,10 @@ impl Machine for Replica {
         let Some(from) = from.filter(|_| message.is_possible()) else { return };
         let is_of_this_epoch = message.epoch().is_none_or(|ballot| ballot == self.epochs.promised);
         if !is_of_this_epoch && !mutation::active("hermes/messages-of-earlier-epochs") {
+            return;
+        }
+        let is_clock = matches!(message, Message::ClockRequest(_) | Message::ClockReply { .. });
+        if self.epochs.is_deaf() && !is_clock && !matches!(message, Message::Epoch(_)) {
             return;
         }
         let both_live = self.is_live() && self.epochs.live().contains(from);
@@ -272,6 +287,7 @@ impl Replica {
         let request = ClockRequest { life: self.life, sent: cx.now() };
         cx.send_all(unknown, Message::ClockRequest(request));
         self.speak(cx);
+        self.go_on_rejoining(cx);
         self.tell_amnesia(cx);
         self.epochs.solicit((), cx);
         self.epochs.tend_leases(cx);

@@ -109,7 +109,7 @@ impl Replica {
 
     fn become_whole(&mut self, cx: &mut Context<'_, Self>) {
         (self.transfer, self.is_whole) = (None, true);
-        self.loss.iter_mut().for_each(|loss| loss.made_up = true);
+        self.make_up(cx);
         let number = self.epochs.promised.number();
         self.persist_entered(cx);
         cx.note(|| Fact::Installed { slot: number });

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use quorate_blocks::walls::Own;
-use quorate_core::{Context, Instant, Salvaged, Saved, Status};
+use quorate_core::{Context, Instant, REJOINING, Salvaged, Saved, Status};
 
 use super::Record;
 use super::replica::{Replica, Role};
@@ -10,7 +10,9 @@ use super::replica::{Replica, Role};
 impl quorate_core::Replica for Replica {
     fn save(&self) -> Saved<Record> {
         let accepted = self.accepted_from.map(|from| Record::Accepted { epoch: self.accepted, from });
-        let records = accepted.into_iter().chain(self.log.records()).chain([Record::Current(self.current)]);
+        let rejoined = self.rejoined.then_some(Record::Rejoined);
+        let votes = accepted.into_iter().chain(rejoined);
+        let records = votes.chain(self.log.records()).chain([Record::Current(self.current)]);
         Saved { restarted: true, snapshot: Some(self.log.state.freeze()), records: records.collect() }
     }
 
@@ -38,6 +40,7 @@ impl quorate_core::Replica for Replica {
     fn status(&self, at: Instant) -> Status {
         let configuration = self.log.entries.configuration().1;
         let (role, peers) = match &self.role {
+            _ if !self.is_whole() => (REJOINING, Vec::new()),
             Role::Follower => ("follower", Vec::new()),
             Role::Candidate { .. } | Role::Discovery(_) => ("candidate", Vec::new()),
             Role::Leader(leading) => ("leader", leading.replication.statuses(self.log.committed, at.now)),
@@ -52,7 +55,7 @@ impl quorate_core::Replica for Replica {
             reads: if self.config.local { "local" } else { "alr" },
             peers,
             samples: self.log.state.samples().into(),
-            facts: Vec::new(),
+            facts: self.standing.status().map(|status| ("rejoining", status)).into_iter().collect(),
         };
         if let Role::Leader(_) = &self.role {
             let own = Own { me: self.me, wall: at.wall, now: at.now };

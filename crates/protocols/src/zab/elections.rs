@@ -24,10 +24,10 @@ pub struct Discovery {
 }
 
 /// How fresh a replica is: its currentEpoch, then its last zxid, epoch first.
-type Freshness = (u64, (u64, u64));
+pub(super) type Freshness = (u64, (u64, u64));
 
 impl Replica {
-    fn freshness(&self) -> Freshness {
+    pub(super) fn freshness(&self) -> Freshness {
         let (index, epoch) = self.log.entries.last();
         (self.current, (epoch, index))
     }
@@ -71,6 +71,9 @@ impl Replica {
 
     /// Phase 1: asks who would follow this replica.
     pub(super) fn elect(&mut self, cx: &mut Context<'_, Self>) {
+        if !self.is_whole() {
+            return;
+        }
         self.round += 1;
         self.leader = None;
         let mut tally = self.log.entries.configuration().1.tally();
@@ -112,7 +115,7 @@ impl Replica {
             true => self.fresh_candidates.insert(from),
             false => self.fresh_candidates.remove(from),
         };
-        if !leads && complete {
+        if !leads && complete && self.is_whole() {
             cx.send(from, Message::FollowerEpoch { round, accepted: self.accepted });
         }
     }
@@ -148,7 +151,7 @@ impl Replica {
     }
 
     /// Takes part in no earlier epoch from now on: whatever this replica was in one is over.
-    fn accept(&mut self, epoch: u64, from: NodeId, cx: &mut Context<'_, Self>) {
+    pub(super) fn accept(&mut self, epoch: u64, from: NodeId, cx: &mut Context<'_, Self>) {
         self.stop_leading(cx);
         self.role = Role::Follower;
         (self.accepted, self.accepted_from) = (epoch, Some(from));
@@ -177,6 +180,7 @@ impl Replica {
     fn acknowledge_epoch(&mut self, to: NodeId, cx: &mut Context<'_, Self>) {
         let (current, (last_epoch, last_index)) = self.freshness();
         let granted = self.accepted_from == Some(to) || mutation::active("zab/accept-twice");
+        let granted = granted && self.is_whole();
         let (epoch, wall) = (self.accepted, cx.wall());
         cx.send(to, Message::AckEpoch { epoch, granted, current, last_epoch, last_index, wall });
     }

@@ -149,6 +149,25 @@ pub enum Message {
         /// And in which epoch.
         appended: u64,
     },
+    /// My disk was lost (`quorate_blocks::rejoin`), to all others: what have you accepted, and where does your history
+    /// end?
+    Rejoin {
+        /// The sender's number for the question.
+        nonce: u64,
+    },
+    /// Answer to `Rejoin`; and to itself: what is recorded is durable.
+    RejoinReply {
+        /// The number of the question that this answers.
+        nonce: u64,
+        /// My acceptedEpoch, or a later one that I have heard of.
+        accepted: u64,
+        /// My currentEpoch.
+        current: u64,
+        /// The epoch of my last entry.
+        last_epoch: u64,
+        /// The index of my last entry.
+        last_index: u64,
+    },
 }
 
 wire_enum!(Message {
@@ -169,6 +188,8 @@ wire_enum!(Message {
     15 => Sync { id },
     16 => SyncReply { id, index, appended },
     17 => HandOver { epoch, to },
+    18 => Rejoin { nonce },
+    19 => RejoinReply { nonce, accepted, current, last_epoch, last_index },
 });
 
 /// Epochs and indexes stay below this in any group that there will ever be; who adds to one does not overflow.
@@ -227,7 +248,10 @@ impl Message {
             }
             Message::Pong { epoch, verified, .. } => small(&[epoch, verified]),
             Message::SyncReply { index, appended, .. } => small(&[index, appended]),
-            Message::Client(_) | Message::Catchup(_) | Message::Sync { .. } => true,
+            Message::RejoinReply { accepted, current, last_epoch, last_index, .. } => {
+                small(&[accepted, current, last_epoch, last_index])
+            }
+            Message::Client(_) | Message::Catchup(_) | Message::Sync { .. } | Message::Rejoin { .. } => true,
         }
     }
 }
@@ -256,7 +280,10 @@ impl quorate_core::Message for Message {
             | Message::Mismatch { .. }
             | Message::Pong { .. }
             | Message::HandOver { .. }
+            | Message::Rejoin { .. }
             | Message::Sync { .. } => Release::Now,
+            // To itself: what was recorded. To others it says only what those who ask have to wait for.
+            Message::RejoinReply { .. } => Release::AfterSync,
             // The entry counts when it is committed, and no other can be of the same index and epoch: after a crash its
             // leader does not lead in that epoch again.
             Message::SyncReply { .. } => Release::Now,
@@ -332,6 +359,8 @@ pub enum Record {
     /// Started again without a state that had been received: what was recorded since then never counted, what follows
     /// does.
     Resumed,
+    /// The disk was lost, and this member votes again.
+    Rejoined,
 }
 wire_enum!(Record {
     1 => Accepted { epoch, from },
@@ -340,6 +369,7 @@ wire_enum!(Record {
     4 => Committed(index),
     5 => Installed { index, keep },
     6 => Resumed,
+    7 => Rejoined,
 });
 
 embed_log!(Message, Record);

@@ -16,6 +16,7 @@
 //! | 3 | with NEWLEADER at a majority all of that history is committed; UPTODATE | `leading.rs` `advance` |
 //! | 4 broadcast | only then are entries proposed; they are acknowledged when durable, and committed in order at a majority | `leading.rs` `propose`, `acknowledge_own`, `advance` |
 //! | hand-over | a leader lets one that has all of its history stand at once | `handover.rs` |
+//! | lost disk | a member votes when it knows which epochs are over for it, and has what the others have | `rejoining.rs`, `blocks/rejoin` |
 //! | reads, `alr` | a batch is executed with an entry that was proposed after it was closed | `reads.rs`, `blocks/clients/batches.rs` |
 //! | reads, `local` | from the state as it is, once it has what the client has seen | `reads.rs`, `blocks/clients/local.rs` |
 //!
@@ -54,7 +55,7 @@
 //! - *A leader whose own disk hangs*, while others' do not, stops leading, whether or not its own vote is needed; and
 //!   it stands again only when its acceptedEpoch is durable.
 //! - *A snapshot counts when it is on the own disk*; currentEpoch is recorded behind it.
-//! - *The group does not change*: ZooKeeper's reconfiguration is no part of ZAB.
+//! - *The group does not change*: ZooKeeper's reconfiguration is no part of ZAB. A lost disk can be replaced.
 
 mod driven;
 mod elections;
@@ -63,12 +64,14 @@ mod invariants;
 mod leading;
 pub mod message;
 mod reads;
+mod rejoining;
 mod replica;
 
 use std::time::Duration;
 
 use quorate_blocks::clients::{ProxyConfig, SessionClient};
 use quorate_blocks::election::ElectionTimeouts;
+use quorate_blocks::rejoin;
 use quorate_blocks::settings::{self, IntakeConfig};
 use quorate_core::{Capabilities, Consistency, Group, Protocol, Settings, SettingsError};
 
@@ -102,6 +105,7 @@ impl Protocol for Zab {
     const PAPER: &'static str = "Junqueira, Reed, Serafini, Zab (2011); Zab 1.0; LAW (lazy ALR)";
     const CAPABILITIES: Capabilities = Capabilities {
         transfer: true,
+        rejoin: true,
         reads: "at every replica: almost-local, or local (sequentially consistent)",
         consistency: |settings| match settings.effective().get("reads").map(String::as_str) {
             Some("local") => Consistency::Sequential,
@@ -114,6 +118,7 @@ impl Protocol for Zab {
     type Proxy = SessionClient<Message>;
 
     fn configure(group: &Group, settings: &mut Settings) -> Result<(Config, ProxyConfig), SettingsError> {
+        rejoin::check_group(group)?;
         let config = Config {
             group: group.clone(),
             timeouts: ElectionTimeouts::from_settings(settings)?,

@@ -7,11 +7,12 @@ use quorate_blocks::clients::{self, Intake, LocalReads, ReadBatches};
 use quorate_blocks::election::LeaderMonitor;
 use quorate_blocks::prefix_log::{Append, Entry, Fetched, Replay, ReplicatedLog};
 use quorate_blocks::quorum::Tally;
+use quorate_blocks::rejoin::Standing;
 use quorate_blocks::state::Replicated;
 use quorate_blocks::walls::{Own, Walls};
 use quorate_core::{Context, Fact, Machine, NodeId, NodeSet, ProcessId, Saved, Time, Wakeup, Wall, mutation};
 
-use super::elections::Discovery;
+use super::elections::{Discovery, Freshness};
 use super::leading::Leading;
 use super::{Config, Message, Record};
 
@@ -63,6 +64,10 @@ pub struct Replica {
     pub(super) acknowledge: bool,
     /// About to stop: does not stand.
     pub(super) draining: bool,
+    /// Whether it votes.
+    pub(super) standing: Standing<u64, Freshness>,
+    /// Whether it is recorded that it votes again, since its disk was lost.
+    pub(super) rejoined: bool,
 }
 
 /// What a replica is doing.
@@ -101,11 +106,12 @@ impl Machine for Replica {
         let now = cx.now();
         let me = cx.me().replica().expect("a replica's process id");
         let mut replay = Replay::new(saved.snapshot, &config.group, now);
-        let (mut accepted, mut accepted_from, mut current) = (0, None, 0);
+        let (mut accepted, mut accepted_from, mut current, mut rejoined) = (0, None, 0, false);
         for record in saved.records {
             match record {
                 Record::Accepted { epoch, from } => (accepted, accepted_from) = (epoch, Some(from)),
                 Record::Current(epoch) => current = epoch,
+                Record::Rejoined => rejoined = true,
                 record => replay.on_record(record),
             }
         }
@@ -129,11 +135,14 @@ impl Machine for Replica {
             walls: Walls::default(),
             acknowledge: false,
             draining: false,
+            standing: Standing::Whole,
+            rejoined,
             config,
         };
         let voters = replica.config.group.members;
         cx.note(|| Fact::Configured { index: 0, voters, outgoing: NodeSet::EMPTY });
         replica.execute(cx);
+        replica.start_rejoining(rejoined, cx);
         let patience = replica.monitor.remaining(now).expect("it has just begun");
         cx.set_timer(Timer::Election, if replica.is_alone() { Duration::ZERO } else { patience });
         replica
@@ -145,6 +154,11 @@ impl Machine for Replica {
             message => message,
         };
         let Some(from) = from.replica().filter(|_| message.is_possible()) else { return };
+        let answers = matches!(message, Message::Rejoin { .. } | Message::RejoinReply { .. });
+        if self.standing.asks() && !answers {
+            // It does not know yet which epochs are over for it.
+            return;
+        }
         if let Some(epoch) = message.leaders_epoch() {
             if epoch < self.accepted {
                 return self.refuse(from, cx);
@@ -205,6 +219,10 @@ impl Machine for Replica {
             },
             Message::Sync { id } => self.on_sync(from, id),
             Message::SyncReply { id, index, appended } => self.on_sync_reply(id, (index, appended)),
+            Message::Rejoin { nonce } => self.on_rejoin(from, nonce, cx),
+            Message::RejoinReply { nonce, accepted, current, last_epoch, last_index } => {
+                self.on_rejoin_reply(from, nonce, (accepted, (current, (last_epoch, last_index))));
+            }
         }
     }
 
@@ -212,7 +230,10 @@ impl Machine for Replica {
         match timer {
             Timer::Election => self.on_election_timer(cx),
             Timer::Heartbeat => self.on_heartbeat_timer(cx),
-            Timer::Retransmit => self.retransmit(cx),
+            Timer::Retransmit => {
+                self.retransmit(cx);
+                self.go_on_rejoining(cx);
+            }
             Timer::Announce => self.announce(cx),
             Timer::Fetch => self.fetch(cx),
         }

@@ -1,14 +1,14 @@
 //! Nodes that keep their data in memory alone (`--diskless`) lose them with every crash. No group outlives the loss of
 //! more memories than it can lose disks: where a quorum of *n* nodes is *q*, no more than *n − q* are without memory,
 //! or lost or slow for good, at any time. A node has its memory back when it has been sent all data, and says so no
-//! more ([`MEMORY`]). With `lost-memories` as many lose it as may: the group must not serve anything else than what it
-//! had ([`GROUP_MEMORY`]).
+//! more ([`MEMORY`]); one that has a new disk, when it [takes part](REJOINING) again. With `lost-memories` as many lose
+//! it as may: the group must not serve anything else than what it had ([`GROUP_MEMORY`]).
 //!
 //! A node also stops, and loses its memory, when its disk is full, or takes more than five seconds to write down that
 //! another node has started ([`quorate_blocks::admission`]). While the group needs what this node has in memory, no
 //! disk is made full, and such a write ends just in time.
 
-use quorate_core::{GROUP_MEMORY, MEMORY, NodeSet};
+use quorate_core::{GROUP_MEMORY, MEMORY, NodeSet, REJOINING};
 
 use super::Cluster;
 use super::impairments::{host_of, node};
@@ -64,8 +64,9 @@ impl Cluster {
         let is_without = |at: &SimProcess| {
             let is_draining = at.life.as_ref().is_some_and(|life| life.draining);
             let status = at.status(self.now);
-            let has_forgotten =
-                status.is_none_or(|status| status.facts.iter().any(|(name, _)| *name == MEMORY));
+            let has_forgotten = status.is_none_or(|status| {
+                status.role == REJOINING || status.facts.iter().any(|(name, _)| *name == MEMORY)
+            });
             has_forgotten || is_draining || at.damaged || at.disk.is_full(self.now)
         };
         (0..self.nodes).filter(|host| self.diskless && is_without(&self.hosts[*host])).map(node).collect()

@@ -14,12 +14,31 @@ caught! { "chain",
     what_is_said_in_another_epoch: "chain/foreign-epochs" with RESTLESS;
     a_commit_without_an_entry_of_the_own_epoch: "chain/commit-earlier-epochs" with RESTLESS, at 1;
     a_new_link_on_which_nothing_is_sent_again: "chain/links-agree-unseen" with RESTLESS, at 2;
+    // A lost disk.
+    a_promise_of_one_that_has_lost_its_disk: "rejoin/at-once", under "all,replaced-disks";
+    a_promise_of_one_that_lacks_what_its_disk_had: "rejoin/any-log", under "all,replaced-disks", at 2;
+    a_promise_that_a_lost_disk_had_ruled_out: "rejoin/any-ballot" with RESTLESS, under "all,replaced-disks", at 104;
     // Who is left out.
     a_member_that_is_taken_in_while_a_slow_chain_has_just_begun: "chain/in-too-soon" with &["reads=eager-alr"],
-        of 7, under "all", at 1883;
+        of 7, under "all,-replaced-disks", at 1883;
     // Reads.
     a_lease_that_outlives_its_epoch: "epochs/promise-while-leased";
     a_tail_that_reads_before_it_has_executed_its_log: "chain/restarted-tail-reads", at 22;
+}
+
+/// It is the tail, and what its earlier life has shown comes in several messages.
+#[test]
+fn a_member_of_a_chain_that_has_lost_its_disk() {
+    let text = trace!("chain", "chain-of-a-lost-disk");
+    let is_stale = |text: &str| text.contains("p2 #11 = Value(Some(b\"old\"))");
+    crate::assert_goes_wrong("chain", "epochs/live-where-it-was-lost", text, is_stale);
+}
+
+/// It would be one that rejoins after a loss of power, when another disk has been replaced.
+#[test]
+fn one_whose_new_disk_does_not_say_yet_that_it_promises() {
+    let takes_part = |text: &str| !text.contains("r2 rejoining leader r1");
+    crate::assert_goes_wrong("chain", "now/RejoinReply", trace!("chain", "disk-that-is-lost"), takes_part);
 }
 
 #[test]

@@ -247,14 +247,14 @@ fn large_batches_for_who_rejoins() {
 fn answers_to_one_that_rejoins_from_before_another_did() {
     let text = trace!("epaxos", "two-that-rejoin");
     let is_lost = |text: &str| text.contains("p4 #3 = Value(Some(b\"old\"))");
-    assert_goes_wrong("epaxos", "learner/keeps-answers", text, is_lost);
+    assert_goes_wrong("epaxos", "rejoin/keeps-answers", text, is_lost);
 }
 
 #[test]
 fn a_majority_that_rejoins() {
     let text = trace!("epaxos", "too-many-that-rejoin");
     let is_lost = |text: &str| text.contains("p3 #3 = Value(Some(b\"old\"))");
-    assert_goes_wrong("epaxos", "learner/excuses-too-many", text, is_lost);
+    assert_goes_wrong("epaxos", "rejoin/excuses-too-many", text, is_lost);
 }
 
 #[test]

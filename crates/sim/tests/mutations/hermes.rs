@@ -16,6 +16,12 @@ caught! { "hermes",
     // Epochs.
     a_shadow_that_serves: "hermes/shadow-reads", at 9;
     a_lease_that_outlives_its_epoch: "epochs/promise-while-leased";
+    // A lost disk.
+    a_promise_of_one_that_has_lost_its_disk: "rejoin/at-once", under "all,replaced-disks";
+    a_promise_that_a_lost_disk_had_ruled_out: "rejoin/any-ballot", under "all,replaced-disks", at 35;
+    a_lease_that_a_lost_disk_had_granted: "rejoin/forgets-leases" with RESTLESS, under "all,replaced-disks";
+    what_a_lost_disk_had_acknowledged: "hermes/lost-disk-was-never-live" with RESTLESS,
+        under "all,replaced-disks", at 35;
 }
 
 /// It starts whole, and reads what is older than what the others read.

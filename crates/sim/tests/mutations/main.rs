@@ -59,7 +59,7 @@ fn search(protocol: &str, mutation: &str, mut options: Options, known: u64, coun
 /// lead, unless it waits longer each time.
 fn assert_never_served(protocol: &str, reads: &str, nodes: usize, known: u64) {
     let settings = vec![reads.to_owned()];
-    let faults = "all,clocks-beyond-bound".parse().expect("kinds of faults");
+    let faults = "all,clocks-beyond-bound,-replaced-disks".parse().expect("kinds of faults");
     let stops = |checker: &str| matches!(checker, "liveness" | "service");
     search(
         protocol,

@@ -1,6 +1,9 @@
 //! Each rule of ZAB, weakened on purpose.
 
+use quorate_core::mutation;
+use quorate_protocols::registry::named;
 use quorate_sim::Options;
+use quorate_sim::scenario::play;
 
 use crate::{RESTLESS, assert_goes_wrong, search};
 
@@ -27,10 +30,29 @@ caught! { "zab",
     a_history_that_is_committed_without_the_epoch: "zab/commit-by-counting" with SINGLE;
     a_proposal_before_a_majority_is_synchronized: "zab/broadcast-at-once" with RESTLESS;
     a_commit_beyond_what_was_verified: "log/commit-beyond-verified" with RESTLESS, at 6;
+    // A lost disk.
+    a_vote_of_one_that_has_lost_its_disk: "rejoin/at-once", under "all,replaced-disks";
+    a_vote_of_one_that_lacks_what_its_disk_had: "rejoin/any-log", under "all,replaced-disks", at 2;
     // Reads.
     reads_that_ask_nobody: "alr/unasked";
     a_read_that_joins_a_closed_batch: "alr/join-closed", at 76;
     a_local_read_of_what_is_older_than_its_client_has_seen: "local/older-than-seen" with LOCAL;
+}
+
+/// With its help another leader was elected in a later one, and goes on without what it acknowledges now.
+#[test]
+#[should_panic(expected = "is committed and cannot be replaced")]
+fn an_epoch_that_a_lost_disk_had_left() {
+    let text = trace!("zab", "epoch-that-a-lost-disk-had-accepted");
+    assert_eq!(play(named("zab"), text).unwrap(), text);
+    mutation::with("rejoin/any-ballot", || play(named("zab"), text)).unwrap();
+}
+
+/// It would be one that rejoins after a loss of power, when another disk has been replaced.
+#[test]
+fn one_whose_new_disk_does_not_say_yet_that_it_votes() {
+    let votes = |text: &str| text.contains("r2 follower leader r1 ballot 2 committed 5 applied 5");
+    assert_goes_wrong("zab", "now/RejoinReply", trace!("zab", "disk-that-is-lost"), votes);
 }
 
 #[test]

@@ -50,6 +50,7 @@ use bytes::Bytes;
 use quorate_blocks::batch::Batch;
 use quorate_blocks::catchup::{Catchup, Source};
 use quorate_blocks::instance::{Frontier, Instance, OWNERS};
+use quorate_blocks::rejoin::check_group;
 use quorate_blocks::settings::{self, IntakeConfig};
 use quorate_blocks::state::Replicated;
 use quorate_blocks::walls::Walls;
@@ -63,7 +64,7 @@ use self::forgetting::Forgetting;
 use self::gc_watermarks::GcWatermarks;
 use self::image::LearnerLoading;
 pub use self::message::{Host, Message, Record};
-use self::rejoin::{Rejoin, Standing};
+use self::rejoin::Standing;
 use self::requests::Requests;
 use super::instance_state::{InstanceState, State};
 use super::{Conflicts, Graph, Interference};
@@ -98,10 +99,7 @@ impl LearnerConfig {
     /// `heartbeat`, `pipeline`, `log.retain`, `conflicts.keys`, and what [`settings::intake`] knows.
     pub fn new(group: &Group, settings: &mut Settings) -> Result<LearnerConfig, SettingsError> {
         let (members, rejoining) = (group.members, group.rejoining);
-        if rejoining && members.len() < 3 {
-            let why = "cannot decide without the member whose disk was lost: restore its disk";
-            return Err(SettingsError::Conflict(format!("a group of {} {why}", members.len())));
-        }
+        check_group(group)?;
         if let Some(node) = members.iter().find(|node| usize::from(node.get()) > OWNERS) {
             let text = format!("instances are those of nodes 1 to {OWNERS}; there is a node {node}");
             return Err(SettingsError::Conflict(text));
@@ -241,7 +239,7 @@ impl Learner {
                 self.watermarks.begin(next - 1, floor);
             }
             Record::Settled { totals, traces } => self.settled.merge(&totals, traces),
-            Record::Rejoining => self.standing = Standing::Rejoining(Rejoin::new(self.life)),
+            Record::Rejoining => self.standing = Standing::Rejoining(self.rejoin()),
             Record::Rejoined { last } => self.replay_rejoined(last),
         }
     }

@@ -4,8 +4,7 @@
 //! propose, recover or answer clients. It asks every other member which instances that one has heard of, and until all
 //! of these are executed here it only learns. Then it is *whole*, and takes part like any other member.
 //!
-//! The driver guarantees ([`Group::rejoining`](quorate_core::Group::rejoining)) that before it starts every other
-//! member has durably bound its id to the new disk. From then on no message of its previous life is delivered anywhere.
+//! What that rests on, and what holds where several rejoin at once, is in [`quorate_blocks::rejoin`].
 //!
 //! # Why that is safe
 //!
@@ -35,29 +34,17 @@
 //!
 //! # Crashes in between
 //!
-//! x restarts: it has recorded that it rejoins, and asks again, with a fresh number, so that an answer which was given
-//! to a life before another loss of the disk does not count. It says that it is whole, to operators too, only when the
-//! record of that is durable: a loss of power does not make it one that rejoins, when another disk is replaced already.
-//! Another member restarts: it has its records, and nothing that it had counted. Another member is away: x waits for
-//! its answer, since only that one knows which votes of x it has counted. A group that tolerates no crash cannot decide
-//! without x, and is refused at the start ([`LearnerConfig::new`](super::LearnerConfig::new)).
+//! Another member restarts: it has its records, and nothing that it had counted. A group that tolerates no crash cannot
+//! decide without x, and is refused at the start ([`LearnerConfig::new`](super::LearnerConfig::new)).
 //!
 //! # Several at once
 //!
-//! Another member y lost its disk, too, and has forgotten which votes of x it has counted. It cannot answer, and x does
-//! without its answer if no more than f rejoin, x included. Then the others must have answered when nobody can
-//! learn any more of what the previous life of y has done. So when x first hears that y rejoins, no answer counts that
-//! it has had, and it asks all once more: y says so when all have retired its lost disk. (Otherwise: x and y have
-//! voted for a batch of y, p has answered x and votes for it then, y decides and loses its disk. Of those that x asks
-//! nobody else has heard of the batch, and x with two of them is a majority that does not know it.)
+//! Another member y lost its disk, too, and does not answer.
 //!
 //! - *Each instance about which x has said anything that counts is in the union.* Whoever acted on what the previous
 //!   life of x said is a member that answers, as above, or it is such a y. What y did with it, it told others, who have
 //!   recorded it before they answered; or it told nobody, and has forgotten it.
 //! - *What was decided is not lost*: each quorum has more than f members, so one of them does not rejoin, and answers.
-//!
-//! Where more than f rejoin, each waits: something may be lost that was decided, and the operator has to bring back
-//! disks.
 //!
 //! # Why it ends
 //!
@@ -66,6 +53,7 @@
 //! nobody knows its batch.
 
 use quorate_blocks::instance::Frontier;
+use quorate_blocks::rejoin::{LOST, Rejoin};
 use quorate_core::{Context, NodeId, NodeSet, Time, mutation};
 
 use super::Learner;
@@ -78,7 +66,7 @@ pub(super) enum Standing {
     /// It has the disk with which it began.
     Original,
     /// Its disk was lost; it does not take part yet.
-    Rejoining(Rejoin),
+    Rejoining(Rejoin<Frontier>),
     /// Its disk was lost, and it is whole again once that is durable.
     Rejoined {
         /// Own instances up to this index are those of an earlier disk.
@@ -88,41 +76,19 @@ pub(super) enum Standing {
     },
 }
 
-/// How far a replica is that rejoins.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Rejoin {
-    /// The number of its question, fresh with each. Answers to another do not count.
-    nonce: u64,
-    answered: NodeSet,
-    /// What any have told that they have heard of.
-    union: Frontier,
-    /// Others that rejoin at the same time, and have not answered since they said so.
-    others_rejoining: NodeSet,
-}
-
-impl Rejoin {
-    /// Nobody has answered its question yet.
-    pub(super) fn new(nonce: u64) -> Rejoin {
-        let (answered, others_rejoining) = (NodeSet::EMPTY, NodeSet::EMPTY);
-        Rejoin { nonce, answered, union: Frontier::default(), others_rejoining }
-    }
-
-    /// Who of the others has to answer yet, where `f` disks may be lost at once.
-    fn awaited(&self, others: NodeSet, f: usize) -> NodeSet {
-        let are_few = self.others_rejoining.len() < f || mutation::active("learner/excuses-too-many");
-        let excused = if are_few { self.others_rejoining } else { NodeSet::EMPTY };
-        others.difference(self.answered).difference(excused)
-    }
-}
-
 impl Learner {
     /// At a start, after everything that was recorded: rejoins if the driver says that the disk was lost, or the disk
     /// that this replica has begun to.
     pub(super) fn start_rejoining<M: Host>(&mut self, cx: &mut Context<'_, M>) {
         if let (true, Standing::Original) = (self.config.rejoining, &self.standing) {
             cx.persist(Record::Rejoining);
-            self.standing = Standing::Rejoining(Rejoin::new(self.life));
+            self.standing = Standing::Rejoining(self.rejoin());
         }
+    }
+
+    /// A question to the others, which nobody has answered yet.
+    pub(super) fn rejoin(&self) -> Rejoin<Frontier> {
+        Rejoin::new(self.life, self.config.members.without(self.me))
     }
 
     /// Whether this replica takes part: votes, proposes, recovers and answers clients.
@@ -149,17 +115,16 @@ impl Learner {
 
     /// Asks again those who have not answered, and finds out whether this replica is whole.
     pub(super) fn go_on_rejoining<M: Host>(&mut self, cx: &mut Context<'_, M>) {
-        let rejoin @ Rejoin { nonce, union, .. } = match self.standing {
+        let rejoin = match self.standing {
             Standing::Rejoining(rejoin) => rejoin,
             Standing::Rejoined { durable: false, .. } => return self.await_disk(cx),
             Standing::Original | Standing::Rejoined { durable: true, .. } => return,
         };
-        let others = self.config.members.without(self.me);
-        let has_all = rejoin.awaited(others, self.config.f()).is_empty();
-        if has_all && union.within(&self.state.executed().prefix()) {
+        let (union, life) = (*rejoin.heard(), rejoin.nonce());
+        if rejoin.awaited().is_empty() && union.within(&self.state.executed().prefix()) {
             return self.finish_rejoining(union, cx);
         }
-        cx.send_all(others, Message::Rejoin { life: nonce, union }.into());
+        cx.send_all(self.config.members.without(self.me), Message::Rejoin { life, union }.into());
         self.ask(cx);
     }
 
@@ -191,13 +156,8 @@ impl Learner {
             self.expect_all(&union);
             cx.send(from, Message::RejoinReply { life, known: self.heard_of() }.into());
         }
-        let is_other = self.config.members.without(self.me).contains(from);
-        if let Standing::Rejoining(rejoin) = &mut self.standing
-            && is_other
-            && rejoin.others_rejoining.insert(from)
-            && !mutation::active("learner/keeps-answers")
-        {
-            (rejoin.nonce, rejoin.answered) = (cx.random().u64(), NodeSet::EMPTY);
+        if let Standing::Rejoining(rejoin) = &mut self.standing {
+            rejoin.on_other(from, || cx.random().u64());
         }
     }
 
@@ -224,34 +184,26 @@ impl Learner {
             *durable = true;
         }
         if let Standing::Rejoining(rejoin) = &mut self.standing
-            && life == rejoin.nonce
-            && self.config.members.without(self.me).contains(from)
-            && rejoin.answered.insert(from)
+            && rejoin.on_reply(from, life, |union| *union = union.union(&known))
         {
-            rejoin.others_rejoining.remove(from);
-            rejoin.union = rejoin.union.union(&known);
             self.expect_all(&known);
         }
     }
 
     /// For operators: what this replica waits for, if it rejoins.
     pub(super) fn rejoin_status(&self) -> Option<(&'static str, String)> {
-        let rejoin @ Rejoin { union, .. } = match &self.standing {
+        let rejoin = match &self.standing {
             Standing::Rejoining(rejoin) => rejoin,
             Standing::Rejoined { durable: false, .. } => {
-                return Some(("rejoining", "its disk was lost; waits for the new one".to_owned()));
+                return Some(("rejoining", format!("{LOST}; waits for the new one")));
             }
             Standing::Original | Standing::Rejoined { durable: true, .. } => return None,
         };
-        let awaited = rejoin.awaited(self.config.members.without(self.me), self.config.f());
-        let silent: Vec<_> = awaited.iter().map(|node| node.to_string()).collect();
-        let executed = self.state.executed().prefix().intersection(union).len();
-        Some((
-            "rejoining",
-            match silent.is_empty() {
-                false => format!("its disk was lost; waits for an answer of {}", silent.join(", ")),
-                true => format!("its disk was lost; has executed {executed} of {} instances", union.len()),
-            },
-        ))
+        let status = rejoin.status().unwrap_or_else(|| {
+            let union = rejoin.heard();
+            let executed = self.state.executed().prefix().intersection(union).len();
+            format!("{LOST}; has executed {executed} of {} instances", union.len())
+        });
+        Some(("rejoining", status))
     }
 }
