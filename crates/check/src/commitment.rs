@@ -3,13 +3,14 @@
 //! (Ongaro and Ousterhout 2014, §5.4.2 and §6; TLA+ `AdvanceCommitIndex`.) The last is the other half of state-machine
 //! safety, next to [`agreement`](super::agreement).
 //!
-//! A replica that is down counts with the log that it had: what it has acknowledged is on its disk.
+//! A replica that is down counts with the log that it had: what it has acknowledged is on its disk. So does one whose
+//! disk was lost: others have counted what it had acknowledged, and it votes no more before it has that again.
 
 use std::collections::BTreeMap;
 
-use quorate_core::{Fact, NodeSet};
+use quorate_core::{Fact, NodeId, NodeSet};
 
-use super::log::Logs;
+use super::log::{Log, Logs};
 use super::{Checker, Clocks, Process, Violation};
 
 const NAME: &str = "commitment";
@@ -20,6 +21,8 @@ pub struct Commitment {
     logs: Logs,
     /// By index and term.
     digests: BTreeMap<(u64, u64), u64>,
+    /// Logs of lost disks.
+    lost: Vec<(NodeId, Log)>,
 }
 
 impl Checker for Commitment {
@@ -33,6 +36,10 @@ impl Checker for Commitment {
 
     fn on_founded(&mut self, slot: u64, _members: u64) {
         self.logs.on_founded(slot);
+    }
+
+    fn on_disk_lost(&mut self, node: NodeId) {
+        self.lost.extend(self.logs.log(node).map(|log| (node, log.clone())));
     }
 
     fn on_fact(&mut self, at: u64, who: Process, fact: &Fact, _: &dyn Clocks) -> Result<(), Violation> {
@@ -61,7 +68,8 @@ impl Commitment {
             return Err(format!("{who} commits entry {index} for a group that it does not know"));
         };
         for set in [group.voters, group.outgoing] {
-            let have = |node: &_| self.logs.log(*node).is_some_and(|log| log.has(index, term));
+            let had = |node| self.lost.iter().any(|(lost, log)| *lost == node && log.has(index, term));
+            let have = |node: &_| self.logs.log(*node).is_some_and(|log| log.has(index, term)) || had(*node);
             let copies: NodeSet = set.iter().filter(have).collect();
             if !set.is_empty() && copies.len() * 2 <= set.len() {
                 return Err(format!(
@@ -95,6 +103,27 @@ mod tests {
 
     fn set(ids: &[u64]) -> NodeSet {
         ids.iter().map(|id| node(*id)).collect()
+    }
+
+    #[test]
+    fn what_was_on_a_disk_that_is_lost_has_been_counted() {
+        let (a, b) = (who(1, 0), who(2, 0));
+        let entry = |term| Fact::Appended { index: 1, term, digest: 7, writes: true };
+        let group = Fact::Configured { index: 0, voters: set(&[1, 2, 3]), outgoing: set(&[]) };
+        let clocks = &super::super::testing::true_clocks;
+        for (loses, fine) in [(true, true), (false, false)] {
+            let mut checker = Commitment::default();
+            for (replica, fact) in [(a, group.clone()), (a, entry(1)), (b, entry(1))] {
+                checker.on_fact(1, replica, &fact, clocks).unwrap();
+            }
+            if loses {
+                checker.on_disk_lost(b.node);
+            }
+            // It begins anew.
+            checker.on_fact(2, who(2, 1), &entry(2), clocks).unwrap();
+            let commits = checker.on_fact(3, a, &Fact::Commits { term: 1, index: 1 }, clocks);
+            assert_eq!(commits.is_ok(), fine, "{commits:?}");
+        }
     }
 
     #[test]
