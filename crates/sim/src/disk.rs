@@ -50,6 +50,7 @@ pub struct Disk {
     slowness: u64,
     slow_until: Nanos,
     full_until: Nanos,
+    nearly_full_until: Nanos,
     hangs: bool,
     /// Whether a replica has started on it.
     opened: bool,
@@ -128,6 +129,7 @@ impl Disk {
             slowness: 1,
             slow_until: 0,
             full_until: 0,
+            nearly_full_until: 0,
             hangs: false,
             opened: false,
             busy_until: 0,
@@ -177,6 +179,16 @@ impl Disk {
         self.full_until = until;
     }
 
+    /// Has little space for a while.
+    pub fn nearly_fill(&mut self, until: Nanos) {
+        self.nearly_full_until = until;
+    }
+
+    /// Whether it has little space.
+    pub fn is_nearly_full(&self, now: Nanos) -> bool {
+        now < self.nearly_full_until
+    }
+
     /// Finishes no sync from now on, but for one that runs.
     pub fn hang(&mut self) {
         self.hangs = true;
@@ -199,7 +211,7 @@ impl Disk {
 
     /// Ends all faults.
     pub fn heal(&mut self) {
-        (self.slow_until, self.full_until) = (0, 0);
+        (self.slow_until, self.full_until, self.nearly_full_until) = (0, 0, 0);
     }
 
     /// How many records were written so far.

@@ -122,6 +122,9 @@ kinds! {
     VainReplacements = "vain-replacements",
     /// As `replaced-disks`, also while others replace theirs, as long as all together are a minority. Only on demand.
     SeveralReplacedDisks = "several-replaced-disks",
+    /// A node finds its disk nearly full for a while, and refuses what grows the data: what it refuses must not take
+    /// effect. Only on demand.
+    NearlyFullDisks = "nearly-full-disks",
 }
 
 impl Kind {
@@ -156,6 +159,7 @@ impl Kind {
                 | Kind::OtherSettings
                 | Kind::SeveralReplacedDisks
                 | Kind::VainReplacements
+                | Kind::NearlyFullDisks
         )
     }
 }
@@ -372,6 +376,8 @@ pub enum Action {
     SlowDisk(u64),
     /// Fills its disk.
     FullDisk,
+    /// Leaves little room on its disk.
+    NearlyFullDisk,
     /// Tells it to hand over, stops it after this long, and starts it again after the fault's length.
     Drain(Nanos),
     /// The operator asks for something there, drawn from this seed.
@@ -548,6 +554,7 @@ impl Plan {
             | Kind::Pauses
             | Kind::SlowDisks
             | Kind::FullDisks
+            | Kind::NearlyFullDisks
             | Kind::WipedDisks
             | Kind::RolledBackDisks
             | Kind::ReplacedDisks
@@ -650,6 +657,7 @@ impl Draw {
         let target = match action {
             Action::SlowDisk(_)
             | Action::FullDisk
+            | Action::NearlyFullDisk
             | Action::Drain(_)
             | Action::Damage { .. }
             | Action::ReplaceInVain
@@ -686,6 +694,7 @@ impl Draw {
             Kind::Pauses => Action::Pause,
             Kind::SlowDisks => Action::SlowDisk(*self.random.pick(&[10, 100, 1000])),
             Kind::FullDisks => Action::FullDisk,
+            Kind::NearlyFullDisks => Action::NearlyFullDisk,
             Kind::WipedDisks | Kind::RolledBackDisks | Kind::ReplacedDisks | Kind::SeveralReplacedDisks => {
                 Action::Damage { all: self.random.chance(0.5) }
             }

@@ -7,7 +7,7 @@ use quorate_blocks::reach::Reach;
 use quorate_check::{Checker, MILLISECOND, SECOND};
 use quorate_core::{Access, Answered, Failure, Managed, Outcome, Request, RequestId, Wire, digest};
 use quorate_runtime::Input;
-use quorate_store::{Command, Condition, Reply};
+use quorate_store::{Command, CommandError, Condition, Reply};
 
 use super::operator::is_operators;
 use super::{Cluster, Event};
@@ -120,10 +120,16 @@ impl Cluster {
                     Err(error) => return self.fail("reply", format!("a reply cannot be read: {error}")),
                 };
                 let done = !matches!(reply, Reply::Error(_));
+                let is_refused = matches!(reply, Reply::Error(CommandError::DiskFull { .. }));
                 self.work.succeeded(lane, &reply);
-                self.work.recorder.returned(pending.invocation, reply, self.now);
-                if let Some(write) = pending.write {
+                match is_refused {
+                    true => self.work.recorder.refused(pending.invocation),
+                    false => self.work.recorder.returned(pending.invocation, reply, self.now),
+                }
+                if pending.write.is_some() {
                     self.service.on_answer(self.now);
+                }
+                if let Some(write) = pending.write.filter(|_| !is_refused) {
                     let result = self.panels[pending.group.index()].on_acknowledged(self.now, write);
                     self.found(result);
                     if let Some(read) = pending.probe.filter(|_| done) {

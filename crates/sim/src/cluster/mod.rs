@@ -110,6 +110,10 @@ pub(crate) enum Event {
     Start {
         host: usize,
     },
+    /// A node looks whether its disk is nearly full.
+    LookAtRoom {
+        host: usize,
+    },
     /// A drained node stops.
     Stop {
         host: usize,
@@ -337,6 +341,7 @@ impl Cluster {
                 }
             }
             Event::Start { host } => self.start(host),
+            Event::LookAtRoom { host } => self.look_at_room(host),
             Event::Stop { host, epoch, down } => {
                 if self.hosts[host].epoch == epoch {
                     self.stop_drained(host, down);

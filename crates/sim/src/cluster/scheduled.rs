@@ -156,6 +156,11 @@ impl Cluster {
             // Counted when a node runs into it.
             Action::FullDisk if self.may_forget(host) => self.hosts[host].disk.fill(until),
             Action::FullDisk => {}
+            Action::NearlyFullDisk => {
+                self.counts.add(kind);
+                self.hosts[host].disk.nearly_fill(until);
+                self.look_at_room(host);
+            }
             Action::Drain(grace) => {
                 if !self.may_forget(host) {
                     return;
@@ -173,6 +178,18 @@ impl Cluster {
             Action::NeedReach => self.need_reach(kind, host),
             // Counted when somebody is asked.
             Action::Manage(seed) => self.manage(kind, host, seed),
+        }
+    }
+
+    /// A node looks how much room there is on its disk, until there is enough.
+    pub(super) fn look_at_room(&mut self, host: usize) {
+        let at = &mut self.hosts[host];
+        let is_full = at.disk.is_nearly_full(self.now);
+        if let Some(life) = &mut at.life {
+            life.process.set_disk_full(is_full);
+        }
+        if is_full {
+            self.queue.push(self.now + 50 * MILLISECOND, Event::LookAtRoom { host });
         }
     }
 

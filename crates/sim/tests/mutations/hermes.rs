@@ -13,6 +13,8 @@ caught! { "hermes",
     a_read_of_a_key_that_is_not_valid: "hermes/read-invalid";
     a_write_that_is_executed_again: "hermes/no-record";
     an_acknowledgement_before_the_version_is_durable: "now/Ack" with RESTLESS, at 211;
+    a_refusal_of_what_may_be_committed: "hermes/refused-at-once", under "all,nearly-full-disks", at 2;
+    a_refusal_that_another_member_does_not_know: "proxy/any-refusal", under "all,nearly-full-disks", at 78;
     // Epochs.
     a_shadow_that_serves: "hermes/shadow-reads", at 9;
     a_lease_that_outlives_its_epoch: "epochs/promise-while-leased";
