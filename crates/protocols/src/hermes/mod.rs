@@ -65,6 +65,7 @@ mod memory;
 mod message;
 mod reads;
 mod record;
+mod refused;
 mod replica;
 mod slow_members;
 mod transfer;

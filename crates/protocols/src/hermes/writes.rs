@@ -20,6 +20,7 @@ use quorate_store::{Command, CommandError, Key, Reply};
 use super::keys::{ORDINAL_BITS, Timestamp, Version};
 use super::message::Ack;
 use super::record::{Name, Verdict};
+use super::refused::Refused;
 use super::replica::Replica;
 use super::{Message, Record, VALUE_LIMIT};
 
@@ -67,6 +68,7 @@ pub struct Coordinator {
     /// Those that wait or are pending, and their bytes.
     admitted: BTreeSet<Name>,
     bytes: usize,
+    refused: Refused,
     /// Of their sessions: proxies have the answers to earlier writes than this, as they said last.
     lows: BTreeMap<u64, u64>,
     /// Keys whose time may be up.
@@ -202,7 +204,8 @@ impl Replica {
         }
         let decoded = self.keys.store().decode(&write.command);
         let is_full = self.disk_full && !self.config.group.diskless;
-        if is_full && decoded.as_ref().is_ok_and(Command::grows) {
+        let refuses = is_full && decoded.as_ref().is_ok_and(Command::grows);
+        if refuses || self.coordinator.refused.contains(write.name) {
             let node = self.me.get().into();
             if mutation::active("hermes/refused-at-once") {
                 return self.answer(&write, Reply::Error(CommandError::DiskFull { node }).encoded());
@@ -266,6 +269,7 @@ impl Replica {
                 Verdict::New => {
                     let command = keys.store().decode(&write.command).expect("it was decoded before");
                     if let Command::DiskFull { node } = command {
+                        coordinator.refused.insert(write.name);
                         let refused = Reply::Error(CommandError::DiskFull { node }).encoded();
                         answered.push((write, Some(refused)));
                         continue;

@@ -14,6 +14,7 @@ caught! { "hermes",
     a_write_that_is_executed_again: "hermes/no-record";
     an_acknowledgement_before_the_version_is_durable: "now/Ack" with RESTLESS, at 211;
     a_refusal_of_what_may_be_committed: "hermes/refused-at-once", under "all,nearly-full-disks", at 2;
+    a_refusal_of_the_first_copy_alone: "hermes/refused-once", under "all,nearly-full-disks", at 22;
     a_refusal_that_another_member_does_not_know: "proxy/any-refusal", under "all,nearly-full-disks", at 78;
     // Epochs.
     a_shadow_that_serves: "hermes/shadow-reads", at 9;
