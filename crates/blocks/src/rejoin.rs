@@ -32,9 +32,10 @@
 //!   of elections). A log that has come to the second maximum has it.
 //!
 //! Until its log has come that far, x promises nobody a ballot, stands for nothing and grants no leases. It takes
-//! entries from whoever leads. That is enough: say that m of n members are a majority. Those who promise a ballot
-//! without x, and those who have committed an entry, less x, are m and m - 1 of n - 1 members, so they have one in
-//! common. With more that rejoin it is the same.
+//! entries from whoever leads, and executes what is committed: that must have come so far, too, since whoever asks who
+//! may do what would else be told of a state before that was said. It is enough: say that m of n members are a
+//! majority. Those who promise a ballot without x, and those who have committed an entry, less x, are m and m - 1 of n
+//! - 1 members, so they have one in common. With more that rejoin it is the same.
 //!
 //! It takes part in nothing of a ballot that is not above the first maximum: there its earlier life may have said
 //! things that it does not know.
@@ -206,7 +207,7 @@ impl<B: Copy + Ord + Default, P: Copy + Ord + Default> Standing<B, P> {
         }
     }
 
-    /// What is to be done, from time to time. `own`: where the own log ends.
+    /// What is to be done, from time to time. `own`: how far the own log is executed.
     pub fn go_on(&mut self, own: P) -> Step<B> {
         match *self {
             Standing::Whole => Step::Wait,

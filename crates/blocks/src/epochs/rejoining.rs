@@ -56,7 +56,8 @@ impl<P: Position, K: Evidence> Epochs<P, K> {
         self.rejoined.then_some(self.lost)
     }
 
-    /// From time to time: asks the others again, and finds out whether it is through. `own`: where the own log ends.
+    /// From time to time: asks the others again, and finds out whether it is through. `own`: how far the own log is
+    /// executed.
     pub fn go_on_rejoining<M: Embeds<P, K>>(
         &mut self,
         own: P,

@@ -284,6 +284,15 @@ impl ReplicatedLog {
         last - self.committed >= entries || self.entries.bytes(self.committed + 1, last) >= bytes
     }
 
+    /// Term and index of the last entry that is executed.
+    pub fn executed(&self) -> (u64, u64) {
+        let last = match mutation::active("rejoin/not-executed") {
+            true => self.entries.last().0,
+            false => self.committed,
+        };
+        (self.entries.term(last).expect("what is committed is kept, or just before that"), last)
+    }
+
     /// Of what the leader knows to be committed, that which this log is known to share with the leader's.
     pub fn shared(&self, committed: u64) -> u64 {
         committed.min(match mutation::active("log/commit-beyond-verified") {

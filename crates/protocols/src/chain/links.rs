@@ -133,10 +133,9 @@ impl Replica {
     /// Messages may be lost: what was not answered is sent again.
     pub(super) fn on_retransmit_timer(&mut self, cx: &mut Context<'_, Self>) {
         self.links.on_retransmit_timer(cx.now());
-        let own = self.last();
-        self.epochs.solicit(own, cx);
+        self.epochs.solicit(self.last(), cx);
         let Replica { epochs, log, .. } = self;
-        epochs.go_on_rejoining(own, |kept, cx| log.persist(Record::from(kept), cx), cx);
+        epochs.go_on_rejoining(log.executed(), |kept, cx| log.persist(Record::from(kept), cx), cx);
         let discarded = self.epochs.repeat_syncs(cx);
         self.reads.extend(discarded);
         cx.set_timer(Timer::Retransmit, RETRANSMIT);

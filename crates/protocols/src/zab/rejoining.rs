@@ -33,7 +33,7 @@ impl Replica {
         }
         cx.set_timer(Timer::Retransmit, RETRANSMIT);
         loop {
-            match self.standing.go_on(self.freshness()) {
+            match self.standing.go_on((self.current, self.log.executed())) {
                 Step::Wait => return,
                 Step::Ask { nodes, nonce } => return cx.send_all(nodes, Message::Rejoin { nonce }),
                 // From nobody who could lead in it.

@@ -48,6 +48,14 @@ fn an_epoch_that_a_lost_disk_had_left() {
     mutation::with("rejoin/any-ballot", || play(named("zab"), text)).unwrap();
 }
 
+/// Who may do what is in a state that it has not executed.
+#[test]
+fn one_whose_new_disk_has_what_is_not_known_to_be_committed() {
+    let serves = |text: &str| text.contains("r2 follower leader r1 ballot 1 committed 3 applied 3");
+    let text = trace!("zab", "history-that-is-not-known-to-be-committed");
+    assert_goes_wrong("zab", "rejoin/not-executed", text, serves);
+}
+
 /// It would be one that rejoins after a loss of power, when another disk has been replaced.
 #[test]
 fn one_whose_new_disk_does_not_say_yet_that_it_votes() {
