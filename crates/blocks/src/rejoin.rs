@@ -37,8 +37,8 @@
 //! majority. Those who promise a ballot without x, and those who have committed an entry, less x, are m and m - 1 of n
 //! - 1 members, so they have one in common. With more that rejoin it is the same.
 //!
-//! It takes part in nothing of a ballot that is not above the first maximum: there its earlier life may have said
-//! things that it does not know.
+//! It takes part in nothing of a ballot below the first maximum. In that one itself its earlier life may have said
+//! things that it does not know; what it may still do there is the protocol's.
 //!
 //! # Crashes in between
 //!

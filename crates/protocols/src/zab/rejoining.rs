@@ -1,7 +1,7 @@
 //! A member whose disk was lost, until it votes again ([`quorate_blocks::rejoin`]). Its ballots are epochs, and logs
-//! are compared as in elections. From the start it follows whoever leads in a later epoch than any that its earlier
-//! life may have accepted, and acknowledges what it has of the leader's history: that is as true as of any other
-//! follower.
+//! are compared as in elections. From the start it follows whoever leads in the last epoch that its earlier life may
+//! have accepted, or in a later one, and acknowledges what it has of the leader's history: that is as true as of any
+//! other follower. It accepts that epoch from nobody who proposes it.
 
 use quorate_blocks::prefix_log::{Progress, RETRANSMIT};
 use quorate_blocks::rejoin::{Standing, Step};
