@@ -17,7 +17,7 @@ use quorate_core::{
     Fact, FeatureLevel, Group, Interval, Payload, ProcessId, Roster, Sample, Wall, Wire, digest, mutation,
     wire_struct,
 };
-use quorate_store::{Command, CommandError, KeyValue, Reply, Store};
+use quorate_store::{CommandError, KeyValue, Reply, Store};
 
 use crate::batch::{Batch, Entry};
 use crate::instance::{Executed, Instance};
@@ -274,12 +274,8 @@ impl Replicated {
         if command.is_empty() {
             return CommandReply::Encoded(Bytes::new());
         }
-        let decoded = self.store.decode(command);
-        // A refusal is the same of many writes.
-        if !matches!(decoded, Ok(Command::DiskFull { .. })) {
-            note(&|| Fact::Executed { slot: at.slot, command: digest(command) });
-        }
-        let reply = match (decoded, at.instance) {
+        note(&|| Fact::Executed { slot: at.slot, command: digest(command) });
+        let reply = match (self.store.decode(command), at.instance) {
             (Err(error), _) => Reply::Error(error),
             (Ok(command), None) => {
                 self.revision += 1;

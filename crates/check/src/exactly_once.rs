@@ -2,12 +2,14 @@
 //! one slot. Executing that slot at every replica, and again after a restart, is the same effect. (Ongaro's
 //! thesis, 2014, §6.3.)
 //!
-//! Commands are told apart by the digest of their bytes, so the workload makes the bytes of every write unique.
+//! Commands are told apart by the digest of their bytes, so the workload makes the bytes of every write unique. Only
+//! [`refusals`](super::refusals) are alike.
 
 use std::collections::BTreeMap;
 
 use quorate_core::Fact;
 
+use super::refusals::Refusals;
 use super::{Checker, Clocks, Process, Violation};
 
 const NAME: &str = "exactly_once";
@@ -17,6 +19,7 @@ const NAME: &str = "exactly_once";
 pub struct ExactlyOnce {
     /// The slot of each executed command and who executed it first.
     executed: BTreeMap<u64, (u64, Process)>,
+    refusals: Refusals,
 }
 
 impl ExactlyOnce {
@@ -39,6 +42,9 @@ impl Checker for ExactlyOnce {
         let Fact::Executed { slot, command } = *fact else {
             return Ok(());
         };
+        if self.refusals.get(command).is_some() {
+            return Ok(());
+        }
         let (known, first) = *self.executed.entry(command).or_insert((slot, who));
         if known == slot {
             return Ok(());
@@ -52,6 +58,9 @@ impl Checker for ExactlyOnce {
 
 #[cfg(test)]
 mod tests {
+    use quorate_core::{Wire, digest};
+    use quorate_store::Command;
+
     use super::super::testing::{first_rejected, who};
     use super::*;
 
@@ -59,12 +68,14 @@ mod tests {
     fn a_command_takes_effect_in_one_slot() {
         let executed = |slot, command| Fact::Executed { slot, command };
         let (a, b, a2) = (who(1, 0), who(2, 0), who(1, 1));
+        let refusal = digest(&Command::DiskFull { node: 63 }.to_bytes());
         for (name, facts, rejected) in [
             ("at every replica", vec![(a, executed(1, 7)), (b, executed(1, 7))], None),
             ("again after a restart", vec![(a, executed(1, 7)), (a2, executed(1, 7))], None),
             ("two commands in one slot", vec![(a, executed(1, 7)), (a, executed(1, 8))], None),
             ("twice at one replica", vec![(a, executed(1, 7)), (a, executed(2, 7))], Some(1)),
             ("twice at two replicas", vec![(a, executed(1, 7)), (b, executed(2, 7))], Some(1)),
+            ("refusals of two writes", vec![(a, executed(1, refusal)), (b, executed(2, refusal))], None),
             ("again elsewhere after a restart", vec![(a, executed(1, 7)), (a2, executed(2, 7))], Some(1)),
         ] {
             assert_eq!(first_rejected(&mut ExactlyOnce::default(), &facts), rejected, "{name}");

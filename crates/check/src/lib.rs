@@ -60,6 +60,7 @@ pub mod one_change;
 pub mod panics;
 pub mod read_gate;
 pub mod recoverability;
+pub mod refusals;
 pub mod sequential;
 pub mod service;
 pub mod staleness;

@@ -23,6 +23,7 @@ use thiserror::Error;
 
 use crate::Process;
 use crate::history::{History, Operation, reply_text};
+use crate::refusals::Refusals;
 
 /// Why a history is not sequentially consistent.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -94,11 +95,18 @@ impl WriteOrder {
 pub fn check(history: &History, order: &[u64], revision: u64) -> Result<(), Failure> {
     let writes = history.0.iter().filter(|operation| !operation.command.is_read_only());
     let by_digest: BTreeMap<_, _> = writes.map(|write| (digest(&write.command.to_bytes()), write)).collect();
+    let refusals = Refusals::default();
+    let unasked = |digest: &u64| {
+        let command = refusals.get(*digest).ok_or(Failure::Unasked(*digest))?.clone();
+        Ok((*digest, Operation { client: u64::MAX, command, invoked: 0, returned: None }))
+    };
+    let unknown = order.iter().filter(|command| !by_digest.contains_key(command));
+    let refused: BTreeMap<u64, Operation> = unknown.map(unasked).collect::<Result<_, _>>()?;
     let places: BTreeMap<u64, usize> = order.iter().copied().zip(1..).collect();
     let order: Vec<&Operation> = order
         .iter()
-        .map(|command| by_digest.get(command).copied().ok_or(Failure::Unasked(*command)))
-        .collect::<Result<_, _>>()?;
+        .map(|command| by_digest.get(command).copied().unwrap_or_else(|| &refused[command]))
+        .collect();
     in_time(&order)?;
     let expiring = Expiring::of(history);
     let states = execute(&order, revision, &expiring)?;
@@ -273,6 +281,22 @@ mod tests {
             Err(Failure::Reply { .. }) => "reply",
             Err(Failure::WentBack { .. }) => "went back",
             Err(Failure::Unexplained(_)) => "unexplained",
+        }
+    }
+
+    /// A refusal counts among the writes: a key's version is the number of the write that it has.
+    #[test]
+    fn refusals_have_their_places() {
+        let refusal = digest(&Command::DiskFull { node: 2 }.to_bytes());
+        for (before, version) in [(0, 1), (1, 2), (2, 3)] {
+            let first = r#"put "k" "a" always never no"#;
+            let second = format!(r#"put "k" "b" if-version {version} never no"#);
+            let text = format!("1 10 20 {first} = done\n1 30 40 {second} = done");
+            let history = History::parse(&text).expect("a history");
+            let writes = history.0.iter().map(|write| digest(&write.command.to_bytes()));
+            let order: Vec<_> = std::iter::repeat_n(refusal, before).chain(writes).collect();
+            assert_eq!(check(&history, &order, 0), Ok(()), "{before}");
+            assert!(before == 0 || check(&history, &order[1..], 0).is_err(), "{before}");
         }
     }
 
