@@ -38,6 +38,7 @@ impl Replica {
         }
         if let epochs::Message::Rejoin { .. } = &message
             && let Some(peer) = self.links.peers.get_mut(&from)
+            && !mutation::active("chain/links-to-a-lost-disk")
         {
             // What it had is lost.
             *peer = Progress::new(self.links.durable);

@@ -34,6 +34,14 @@ fn a_member_of_a_chain_that_has_lost_its_disk() {
     crate::assert_goes_wrong("chain", "epochs/live-where-it-was-lost", text, is_stale);
 }
 
+/// It has nothing, and is sent what comes behind all that it had.
+#[test]
+fn one_outside_that_has_lost_its_disk() {
+    let waits = |text: &str| text.contains("r3 rejoining leader r1 ballot 2.1 committed 0 applied 0");
+    let text = trace!("chain", "disk-of-one-outside");
+    crate::assert_goes_wrong("chain", "chain/links-to-a-lost-disk", text, waits);
+}
+
 /// It would be one that rejoins after a loss of power, when another disk has been replaced.
 #[test]
 fn one_whose_new_disk_does_not_say_yet_that_it_promises() {

@@ -48,6 +48,14 @@ fn an_epoch_that_a_lost_disk_had_left() {
     mutation::with("rejoin/any-ballot", || play(named("zab"), text)).unwrap();
 }
 
+/// It may lack what it had acknowledged, and what whoever stands lacks, too.
+#[test]
+fn an_epoch_that_one_with_a_new_disk_helps_to_begin() {
+    let text = trace!("zab", "epoch-that-a-new-disk-accepts");
+    let leads = |text: &str| text.contains("r3 leader leader r3 ballot 2 committed 2 applied 2");
+    assert_goes_wrong("zab", "zab/grants-while-it-rejoins", text, leads);
+}
+
 /// Who may do what is in a state that it has not executed.
 #[test]
 fn one_whose_new_disk_has_what_is_not_known_to_be_committed() {
