@@ -48,7 +48,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use quorate_core::{Context, Machine, NodeId, NodeSet, Time, Wakeup};
+use quorate_core::{Context, Machine, NodeId, NodeSet, Time, Wakeup, mutation};
 
 use crate::ballot::Ballot;
 use crate::election::{ElectionTimeouts, LeaderMonitor};
@@ -277,7 +277,8 @@ impl<P: Position, K: Evidence> Epochs<P, K> {
     ) -> Event<K> {
         match message {
             // It does not know what it has promised.
-            Message::Poll { .. } | Message::Prepare { .. } | Message::Sync { .. } if !self.is_whole() => {}
+            Message::Sync { .. } if !self.is_whole() && !mutation::active("eager-alr/knows-no-promise") => {}
+            Message::Poll { .. } | Message::Prepare { .. } if !self.is_whole() => {}
             Message::Poll { sent, position } => self.on_poll(from, sent, (position, own), cx),
             Message::PollReply { sent, ballot } => return self.on_poll_reply(from, (sent, ballot), own, cx),
             Message::Prepare { ballot, position } => {

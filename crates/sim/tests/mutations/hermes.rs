@@ -27,6 +27,14 @@ caught! { "hermes",
         under "all,replaced-disks", at 35;
 }
 
+/// It has promised a later ballot, and does not know that.
+#[test]
+fn an_answer_of_one_that_has_lost_its_disk_to_who_has_read() {
+    let is_stale = |text: &str| text.contains("p1 #3 = Value(Some(b\"old\"))");
+    let text = trace!("hermes", "question-to-one-with-a-new-disk");
+    crate::assert_goes_wrong("hermes", "eager-alr/knows-no-promise", text, is_stale);
+}
+
 /// It starts whole, and reads what is older than what the others read.
 #[test]
 fn a_member_that_was_whole_once() {
