@@ -31,11 +31,11 @@
 //!   member, which answers; and what was committed is in each log that ends at the same place or further on (the rule
 //!   of elections). A log that has come to the second maximum has it.
 //!
-//! Until its log has come that far, x promises nobody a ballot, stands for nothing and grants no leases. It takes
-//! entries from whoever leads, and executes what is committed: that must have come so far, too, since whoever asks who
-//! may do what would else be told of a state before that was said. It is enough: say that m of n members are a
-//! majority. Those who promise a ballot without x, and those who have committed an entry, less x, are m and m - 1 of n
-//! - 1 members, so they have one in common. With more that rejoin it is the same.
+//! Until its log has come that far, x promises nobody a ballot and stands for nothing. It takes entries from whoever
+//! leads, and executes what is committed: that must have come so far, too, since whoever asks who may do what would
+//! else be told of a state before that was said. It is enough: say that m of n members are a majority. Those who
+//! promise a ballot without x, and those who have committed an entry, less x, are m and m - 1 of n - 1 members, so they
+//! have one in common. With more that rejoin it is the same.
 //!
 //! It takes part in nothing of a ballot below the first maximum. In that one itself its earlier life may have said
 //! things that it does not know; what it may still do there is the protocol's.
@@ -176,7 +176,7 @@ impl<B: Copy + Ord + Default, P: Copy + Ord + Default> Standing<B, P> {
         Standing::Asking(Rejoin::new(nonce, others))
     }
 
-    /// Whether it promises ballots, stands, and grants leases.
+    /// Whether it promises ballots, and stands.
     pub fn is_whole(&self) -> bool {
         matches!(self, Standing::Whole) || mutation::active("rejoin/at-once")
     }

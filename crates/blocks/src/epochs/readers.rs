@@ -18,8 +18,7 @@ impl<P: Position, K: Evidence> Epochs<P, K> {
     /// Whoever waits to promise another ballot grants nothing; nor are the readers of an owner that is silent waited
     /// for any longer.
     fn grantees(&self, now: Time) -> Option<NodeSet> {
-        let may =
-            self.eager.is_none() && self.wanted.is_none() && !self.readers.is_empty() && self.is_whole();
+        let may = self.eager.is_none() && self.wanted.is_none() && !self.readers.is_empty();
         let heard = self.owns() || self.monitor.heard_within(self.timeouts.heartbeat * 5 / 2, now);
         (may && heard).then(|| self.readers.without(self.me))
     }

@@ -34,7 +34,7 @@ impl<P: Position, K: Evidence> Epochs<P, K> {
         }
     }
 
-    /// Whether it promises ballots, stands, and grants leases.
+    /// Whether it promises ballots, and says what it has promised.
     pub fn is_whole(&self) -> bool {
         self.standing.is_whole()
     }
