@@ -1,4 +1,4 @@
-//! Rejoining: a member whose disk was lost comes back under its own id, with an empty disk.
+//! Rejoining (recovery from disk loss): a member whose disk was lost comes back under its own id, with an empty disk.
 //!
 //! Problem: it has forgotten what it has said, and others have counted that.
 //!
@@ -51,7 +51,7 @@
 //! It ends: what others have in their logs and nobody else has (they crash, and lose it) is below the first entry of a
 //! later ballot.
 
-use quorate_core::{Group, NodeId, NodeSet, SettingsError, mutation};
+use quorate_core::{Group, NodeId, NodeSet, REJOINING, SettingsError, mutation};
 
 /// Refuses a member that is to rejoin where the others are no majority: they would wait for each other.
 pub fn check_group(group: &Group) -> Result<(), SettingsError> {
@@ -64,7 +64,7 @@ pub fn check_group(group: &Group) -> Result<(), SettingsError> {
 }
 
 /// Whether an earlier life of a member may have granted leases: it was restarted, or its disk was lost.
-pub fn may_have_granted(restarted: bool, group: &Group) -> bool {
+pub fn may_have_granted_leases(restarted: bool, group: &Group) -> bool {
     restarted || (group.rejoining && !mutation::active("rejoin/forgets-leases"))
 }
 
@@ -139,22 +139,24 @@ impl<H: Default> Rejoin<H> {
 /// Whether a member promises ballots. `B`: a ballot; `P`: where a log ends.
 #[derive(Debug)]
 pub enum Standing<B, P> {
-    /// It knows what it has promised.
-    Whole,
+    /// It has the disk with which it began.
+    Original,
     /// Its disk was lost: it asks for the ballots that the others have heard of, and where their logs end.
     Asking(Rejoin<(B, P)>),
     /// They have answered this question: its log has to come to this place.
     Lacking(u64, P),
-    /// It has everything, and waits for its disk.
+    /// It has everything, has recorded that, and waits for its disk.
     Saving(u64),
+    /// Its disk was lost, and the new one has everything.
+    Rejoined,
 }
 
 /// What one that rejoins has to do next.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step<B> {
-    /// Wait.
+    /// Nothing, until somebody answers, more is executed, or the disk has written it.
     Wait,
-    /// Ask these.
+    /// Ask the others (again).
     Ask {
         /// All others: also whoever has answered must know that this one rejoins.
         nodes: NodeSet,
@@ -178,7 +180,16 @@ impl<B: Copy + Ord + Default, P: Copy + Ord + Default> Standing<B, P> {
 
     /// Whether it promises ballots, and stands.
     pub fn is_whole(&self) -> bool {
-        matches!(self, Standing::Whole) || mutation::active("rejoin/at-once")
+        self.knows_promises() || mutation::active("rejoin/at-once")
+    }
+
+    fn knows_promises(&self) -> bool {
+        matches!(self, Standing::Original | Standing::Rejoined)
+    }
+
+    /// Whether its records say that it is through.
+    pub fn is_recorded(&self) -> bool {
+        matches!(self, Standing::Saving(_) | Standing::Rejoined)
     }
 
     /// Whether it listens to nobody but those who answer: it does not know yet which ballots are over for it.
@@ -191,7 +202,7 @@ impl<B: Copy + Ord + Default, P: Copy + Ord + Default> Standing<B, P> {
         if let Standing::Asking(rejoin) = self {
             rejoin.on_other(from, draw);
         }
-        matches!(self, Standing::Whole)
+        self.knows_promises()
     }
 
     /// A member answers; or the own disk has written everything (`own`).
@@ -202,15 +213,14 @@ impl<B: Copy + Ord + Default, P: Copy + Ord + Default> Standing<B, P> {
                     *heard = (heard.0.max(ballot), heard.1.max(position));
                 });
             }
-            Standing::Saving(asked) if own && *asked == nonce => *self = Standing::Whole,
-            Standing::Whole | Standing::Lacking(..) | Standing::Saving(_) => {}
+            Standing::Saving(asked) if own && *asked == nonce => *self = Standing::Rejoined,
+            _ => {}
         }
     }
 
     /// What is to be done, from time to time. `own`: how far the own log is executed.
     pub fn go_on(&mut self, own: P) -> Step<B> {
         match *self {
-            Standing::Whole => Step::Wait,
             Standing::Asking(ref rejoin) if rejoin.awaited().is_empty() => {
                 let (ballot, position) = *rejoin.heard();
                 *self = Standing::Lacking(rejoin.nonce, position);
@@ -221,17 +231,18 @@ impl<B: Copy + Ord + Default, P: Copy + Ord + Default> Standing<B, P> {
                 *self = Standing::Saving(nonce);
                 Step::Record { nonce }
             }
-            Standing::Lacking(..) | Standing::Saving(_) => Step::Wait,
+            _ => Step::Wait,
         }
     }
 
     /// For operators: what it waits for, if it rejoins.
-    pub fn status(&self) -> Option<String> {
-        match self {
-            Standing::Whole => None,
-            Standing::Asking(rejoin) => Some(rejoin.status().unwrap_or_else(|| LOST.to_owned())),
-            Standing::Lacking(..) => Some(format!("{LOST}; takes over what the others have")),
-            Standing::Saving(_) => Some(format!("{LOST}; waits for the new one")),
-        }
+    pub fn status(&self) -> Option<(&'static str, String)> {
+        let status = match self {
+            Standing::Original | Standing::Rejoined => return None,
+            Standing::Asking(rejoin) => rejoin.status().unwrap_or_else(|| LOST.to_owned()),
+            Standing::Lacking(..) => format!("{LOST}; takes over what the others have"),
+            Standing::Saving(_) => format!("{LOST}; waits for the new one"),
+        };
+        Some((REJOINING, status))
     }
 }

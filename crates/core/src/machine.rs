@@ -529,7 +529,8 @@ impl Status {
     }
 }
 
-/// The [role](Status::role) of a member that has lost its disk and does not have everything again.
+/// The [role](Status::role) of a member that has lost its disk and does not have everything again; and the fact in
+/// [`Status::facts`] that says what it waits for.
 pub const REJOINING: &str = "rejoining";
 
 /// A fact in [`Status::facts`]: whose wall clocks are off, and how, where any is. Nodes log it.

@@ -61,7 +61,7 @@ use crate::rejoin::Standing;
 
 pub use eager::{EagerReads, Reads, Replies};
 pub use message::Message;
-pub use rejoining::Kept;
+pub use rejoining::RejoinRecord;
 
 /// What epochs set timers for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -211,8 +211,6 @@ pub struct Epochs<P, K> {
     standing: Standing<Ballot, P>,
     /// Its disk was lost: in epochs up to this ballot it is not live.
     lost: Ballot,
-    /// Whether that is recorded.
-    rejoined: bool,
 }
 
 impl<P: Position, K: Evidence> Epochs<P, K> {
@@ -244,9 +242,8 @@ impl<P: Position, K: Evidence> Epochs<P, K> {
             readers: NodeSet::EMPTY,
             eager: None,
             reads_until: None,
-            standing: Standing::Whole,
+            standing: Standing::Original,
             lost: Ballot::ZERO,
-            rejoined: false,
         }
     }
 

@@ -8,7 +8,7 @@ use crate::rejoin::{Standing, Step};
 
 /// What one that rejoins has to record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum RejoinRecord {
     /// It takes part in no epoch before that of this ballot.
     Promised(Ballot),
     /// It takes part again, but in no epoch up to that of this ballot.
@@ -25,7 +25,7 @@ impl<P: Position, K: Evidence> Epochs<P, K> {
         cx: &mut Context<'_, M>,
     ) {
         match recorded {
-            Some(lost) => (self.lost, self.rejoined) = (lost, true),
+            Some(lost) => (self.lost, self.standing) = (lost, Standing::Rejoined),
             None if group.rejoining => {
                 let others = self.members.voters.without(self.me);
                 self.standing = Standing::asking(cx.random().u64(), others);
@@ -40,7 +40,7 @@ impl<P: Position, K: Evidence> Epochs<P, K> {
     }
 
     /// Whether it takes part in no epoch at all yet, and listens to nothing that is said in one.
-    pub fn is_deaf(&self) -> bool {
+    pub fn is_asking(&self) -> bool {
         self.standing.asks()
     }
 
@@ -53,7 +53,7 @@ impl<P: Position, K: Evidence> Epochs<P, K> {
 
     /// What it records when it is through: up to this ballot it takes part in nothing.
     pub fn rejoined(&self) -> Option<Ballot> {
-        self.rejoined.then_some(self.lost)
+        self.standing.is_recorded().then_some(self.lost)
     }
 
     /// From time to time: asks the others again, and finds out whether it is through. `own`: how far the own log is
@@ -61,7 +61,7 @@ impl<P: Position, K: Evidence> Epochs<P, K> {
     pub fn go_on_rejoining<M: Embeds<P, K>>(
         &mut self,
         own: P,
-        mut record: impl FnMut(Kept, &mut Context<'_, M>),
+        mut record: impl FnMut(RejoinRecord, &mut Context<'_, M>),
         cx: &mut Context<'_, M>,
     ) {
         loop {
@@ -73,12 +73,11 @@ impl<P: Position, K: Evidence> Epochs<P, K> {
                     if ballot > self.promised {
                         self.promised = ballot;
                         self.leases.begin(ballot.number());
-                        record(Kept::Promised(ballot), cx);
+                        record(RejoinRecord::Promised(ballot), cx);
                     }
                 }
                 Step::Record { nonce } => {
-                    self.rejoined = true;
-                    record(Kept::Rejoined(self.lost), cx);
+                    record(RejoinRecord::Rejoined(self.lost), cx);
                     return self.tell(self.me, nonce, own, cx);
                 }
             }
@@ -104,6 +103,6 @@ impl<P: Position, K: Evidence> Epochs<P, K> {
 
     /// For operators: what it waits for, if it rejoins.
     pub fn rejoin_status(&self) -> Option<(&'static str, String)> {
-        self.standing.status().map(|status| ("rejoining", status))
+        self.standing.status()
     }
 }

@@ -135,7 +135,7 @@ impl Replica {
         self.links.on_retransmit_timer(cx.now());
         self.epochs.solicit(self.last(), cx);
         let Replica { epochs, log, .. } = self;
-        epochs.go_on_rejoining(log.executed(), |kept, cx| log.persist(Record::from(kept), cx), cx);
+        epochs.go_on_rejoining(log.executed(), |record, cx| log.persist(Record::from(record), cx), cx);
         let discarded = self.epochs.repeat_syncs(cx);
         self.reads.extend(discarded);
         cx.set_timer(Timer::Retransmit, RETRANSMIT);

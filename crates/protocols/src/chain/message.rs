@@ -334,11 +334,11 @@ wire_enum!(Record {
     6 => Rejoined(ballot),
 });
 
-impl From<epochs::Kept> for Record {
-    fn from(kept: epochs::Kept) -> Record {
-        match kept {
-            epochs::Kept::Promised(ballot) => Record::Promised(ballot),
-            epochs::Kept::Rejoined(ballot) => Record::Rejoined(ballot),
+impl From<epochs::RejoinRecord> for Record {
+    fn from(record: epochs::RejoinRecord) -> Record {
+        match record {
+            epochs::RejoinRecord::Promised(ballot) => Record::Promised(ballot),
+            epochs::RejoinRecord::Rejoined(ballot) => Record::Rejoined(ballot),
         }
     }
 }

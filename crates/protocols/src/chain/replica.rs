@@ -5,7 +5,7 @@ use quorate_blocks::clients::{Intake, PendingRead};
 use quorate_blocks::epochs::{self, EagerReads, Epochs, Reads};
 use quorate_blocks::membership::Configuration;
 use quorate_blocks::prefix_log::{RETRANSMIT, Replay, ReplicatedLog, Replication};
-use quorate_blocks::rejoin::may_have_granted;
+use quorate_blocks::rejoin::may_have_granted_leases;
 use quorate_blocks::walls::{Own, Walls};
 use quorate_core::{
     Context, Fact, Machine, Mark, NodeId, NodeSet, ProcessId, Saved, Time, Wakeup, Wall, mutation,
@@ -113,7 +113,8 @@ impl Machine for Replica {
         let is_known = of_this && !rejoins && !mutation::active("chain/restarted-tail-reads");
         log.verified = if is_known { last } else { 0 };
         let links = super::links::begin(log.verified, now);
-        let is_bound = may_have_granted(saved.restarted, &config.group) && config.reads == Reads::Lease;
+        let is_bound =
+            may_have_granted_leases(saved.restarted, &config.group) && config.reads == Reads::Lease;
         let patient = saved.restarted || config.group.waits_for_first_leader(me);
         let times = (config.timeouts, config.lease);
         let mut epochs = Epochs::new((me, members), times, promised, (patient, is_bound), cx);
@@ -158,7 +159,7 @@ impl Machine for Replica {
         if foreign && !mutation::active("chain/foreign-epochs") {
             return;
         }
-        if self.epochs.is_deaf() && !matches!(message, Message::Epoch(_)) {
+        if self.epochs.is_asking() && !matches!(message, Message::Epoch(_)) {
             return;
         }
         match message {

@@ -38,7 +38,7 @@ use std::collections::BTreeMap;
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::epochs::Evidence;
 use quorate_blocks::rejoin::LOST;
-use quorate_core::{Context, GROUP_MEMORY, MEMORY, NodeId, NodeSet, mutation};
+use quorate_core::{Context, GROUP_MEMORY, MEMORY, NodeId, NodeSet, REJOINING, mutation};
 
 use super::message::Known;
 use super::replica::Replica;
@@ -93,11 +93,7 @@ impl Replica {
     /// From time to time, if the disk was lost: asks what it had promised. When that is known, and recorded, what is
     /// missing is what a restart loses that keeps keys in memory alone.
     pub(super) fn go_on_rejoining(&mut self, cx: &mut Context<'_, Self>) {
-        self.epochs.go_on_rejoining(
-            (),
-            |kept, cx: &mut Context<'_, Self>| cx.persist(Record::from(kept)),
-            cx,
-        );
+        self.epochs.go_on_rejoining((), |record, cx: &mut Context<'_, Self>| cx.persist(record.into()), cx);
         if let (Some(promised), None) = (self.epochs.rejoined(), self.loss) {
             self.loss = Some(Loss { promised, made_up: false, disk: true });
             // It may have been live in any of these epochs.
@@ -213,7 +209,7 @@ impl Replica {
             "memory lost at the restart (--durability none): a shadow until another member has sent all keys";
         let disk = || format!("{LOST}; a shadow until another member has sent all keys");
         let own = match self.epochs.rejoin_status() {
-            None if self.rejoins() => Some(("rejoining", disk())),
+            None if self.rejoins() => Some((REJOINING, disk())),
             None => self.has_lost().then(|| (MEMORY, memory.to_owned())),
             asks => asks,
         };

@@ -4,7 +4,7 @@ use quorate_blocks::ballot::Ballot;
 use quorate_blocks::clients::{Intake, PendingRead};
 use quorate_blocks::epochs::{self, EagerReads, Epochs, Reads};
 use quorate_blocks::membership::Configuration;
-use quorate_blocks::rejoin::may_have_granted;
+use quorate_blocks::rejoin::may_have_granted_leases;
 use quorate_blocks::state::Replicated;
 use quorate_blocks::walls::{ClockRequest, Own, Walls};
 use quorate_core::{
@@ -147,7 +147,8 @@ impl Machine for Replica {
             whole = mutation::active("hermes/whole-without-memory");
         }
         let patient = saved.restarted || config.group.waits_for_first_leader(me);
-        let is_bound = may_have_granted(saved.restarted, &config.group) && config.reads == Reads::Lease;
+        let is_bound =
+            may_have_granted_leases(saved.restarted, &config.group) && config.reads == Reads::Lease;
         let times = (config.timeouts, config.lease);
         let mut epochs = Epochs::new((me, members), times, promised, (patient, is_bound), cx);
         epochs.start_rejoining(&config.group, rejoined.map(|loss| loss.promised), cx);
@@ -194,7 +195,7 @@ impl Machine for Replica {
             return;
         }
         let is_clock = matches!(message, Message::ClockRequest(_) | Message::ClockReply { .. });
-        if self.epochs.is_deaf() && !is_clock && !matches!(message, Message::Epoch(_)) {
+        if self.epochs.is_asking() && !is_clock && !matches!(message, Message::Epoch(_)) {
             return;
         }
         let both_live = self.is_live() && self.epochs.live().contains(from);

@@ -10,7 +10,7 @@ use super::replica::{Replica, Role};
 impl quorate_core::Replica for Replica {
     fn save(&self) -> Saved<Record> {
         let accepted = self.accepted_from.map(|from| Record::Accepted { epoch: self.accepted, from });
-        let rejoined = self.rejoined.then_some(Record::Rejoined);
+        let rejoined = self.standing.is_recorded().then_some(Record::Rejoined);
         let votes = accepted.into_iter().chain(rejoined);
         let records = votes.chain(self.log.records()).chain([Record::Current(self.current)]);
         Saved { restarted: true, snapshot: Some(self.log.state.freeze()), records: records.collect() }
@@ -55,7 +55,7 @@ impl quorate_core::Replica for Replica {
             reads: if self.config.local { "local" } else { "alr" },
             peers,
             samples: self.log.state.samples().into(),
-            facts: self.standing.status().map(|status| ("rejoining", status)).into_iter().collect(),
+            facts: self.standing.status().into_iter().collect(),
         };
         if let Role::Leader(_) = &self.role {
             let own = Own { me: self.me, wall: at.wall, now: at.now };

@@ -18,12 +18,11 @@ impl Replica {
     }
 
     /// At a start, of a member whose disk was lost: it rejoins, unless it was recorded that it has.
-    pub(super) fn start_rejoining(&mut self, recorded: bool, cx: &mut Context<'_, Self>) {
-        if self.config.group.rejoining && !recorded {
+    pub(super) fn start_rejoining(&mut self, cx: &mut Context<'_, Self>) {
+        if self.config.group.rejoining && !self.standing.is_recorded() {
             self.standing = Standing::asking(cx.random().u64(), self.others());
             cx.set_timer(Timer::Retransmit, RETRANSMIT);
         }
-        self.rejoined = recorded;
     }
 
     /// From time to time: asks the others again, and finds out whether it is through.
@@ -40,7 +39,6 @@ impl Replica {
                 Step::Bound(epoch) if epoch > self.accepted => self.accept(epoch, self.me, cx),
                 Step::Bound(_) => {}
                 Step::Record { nonce } => {
-                    self.rejoined = true;
                     self.log.persist(Record::Rejoined, cx);
                     return self.tell(self.me, nonce, cx);
                 }

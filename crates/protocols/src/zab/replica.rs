@@ -66,8 +66,6 @@ pub struct Replica {
     pub(super) draining: bool,
     /// Whether it votes.
     pub(super) standing: Standing<u64, Freshness>,
-    /// Whether it is recorded that it votes again, since its disk was lost.
-    pub(super) rejoined: bool,
 }
 
 /// What a replica is doing.
@@ -135,14 +133,13 @@ impl Machine for Replica {
             walls: Walls::default(),
             acknowledge: false,
             draining: false,
-            standing: Standing::Whole,
-            rejoined,
+            standing: if rejoined { Standing::Rejoined } else { Standing::Original },
             config,
         };
         let voters = replica.config.group.members;
         cx.note(|| Fact::Configured { index: 0, voters, outgoing: NodeSet::EMPTY });
         replica.execute(cx);
-        replica.start_rejoining(rejoined, cx);
+        replica.start_rejoining(cx);
         let patience = replica.monitor.remaining(now).expect("it has just begun");
         cx.set_timer(Timer::Election, if replica.is_alone() { Duration::ZERO } else { patience });
         replica

@@ -54,7 +54,7 @@
 
 use quorate_blocks::instance::Frontier;
 use quorate_blocks::rejoin::{LOST, Rejoin};
-use quorate_core::{Context, NodeId, NodeSet, Time, mutation};
+use quorate_core::{Context, NodeId, NodeSet, REJOINING, Time, mutation};
 
 use super::Learner;
 use super::message::{Host, Message, Record};
@@ -195,7 +195,7 @@ impl Learner {
         let rejoin = match &self.standing {
             Standing::Rejoining(rejoin) => rejoin,
             Standing::Rejoined { durable: false, .. } => {
-                return Some(("rejoining", format!("{LOST}; waits for the new one")));
+                return Some((REJOINING, format!("{LOST}; waits for the new one")));
             }
             Standing::Original | Standing::Rejoined { durable: true, .. } => return None,
         };
@@ -204,6 +204,6 @@ impl Learner {
             let executed = self.state.executed().prefix().intersection(union).len();
             format!("{LOST}; has executed {executed} of {} instances", union.len())
         });
-        Some(("rejoining", status))
+        Some((REJOINING, status))
     }
 }
