@@ -37,6 +37,9 @@
 //! promise a ballot without x, and those who have committed an entry, less x, are m and m - 1 of n - 1 members, so they
 //! have one in common. With more that rejoin it is the same.
 //!
+//! Where members grant leases, x does not take the first maximum for promised before those of its earlier life are
+//! over: who promises a ballot is free of all earlier ones.
+//!
 //! It takes part in nothing of a ballot below the first maximum. In that one itself its earlier life may have said
 //! things that it does not know; what it may still do there is the protocol's.
 //!
@@ -218,9 +221,11 @@ impl<B: Copy + Ord + Default, P: Copy + Ord + Default> Standing<B, P> {
         }
     }
 
-    /// What is to be done, from time to time. `own`: how far the own log is executed.
-    pub fn go_on(&mut self, own: P) -> Step<B> {
+    /// What is to be done, from time to time. `own`: how far the own log is executed. `bound`: what the earlier life
+    /// has promised to readers may hold yet.
+    pub fn go_on(&mut self, own: P, bound: bool) -> Step<B> {
         match *self {
+            Standing::Asking(ref rejoin) if rejoin.awaited().is_empty() && bound => Step::Wait,
             Standing::Asking(ref rejoin) if rejoin.awaited().is_empty() => {
                 let (ballot, position) = *rejoin.heard();
                 *self = Standing::Lacking(rejoin.nonce, position);

@@ -64,8 +64,9 @@ impl<P: Position, K: Evidence> Epochs<P, K> {
         mut record: impl FnMut(RejoinRecord, &mut Context<'_, M>),
         cx: &mut Context<'_, M>,
     ) {
+        let leased = cx.now() < self.leases.bound_until();
         loop {
-            match self.standing.go_on(own) {
+            match self.standing.go_on(own, leased && !mutation::active("epochs/rejoins-while-leased")) {
                 Step::Wait => return,
                 Step::Ask { nodes, nonce } => return cx.send_all(nodes, Message::Rejoin { nonce }.into()),
                 Step::Bound(ballot) => {

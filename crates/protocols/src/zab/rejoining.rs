@@ -32,7 +32,7 @@ impl Replica {
         }
         cx.set_timer(Timer::Retransmit, RETRANSMIT);
         loop {
-            match self.standing.go_on((self.current, self.log.executed())) {
+            match self.standing.go_on((self.current, self.log.executed()), false) {
                 Step::Wait => return,
                 Step::Ask { nodes, nonce } => return cx.send_all(nodes, Message::Rejoin { nonce }),
                 // From nobody who could lead in it.

@@ -18,6 +18,8 @@ caught! { "chain",
     a_promise_of_one_that_has_lost_its_disk: "rejoin/at-once", under "all,replaced-disks";
     a_promise_of_one_that_lacks_what_its_disk_had: "rejoin/any-log", under "all,replaced-disks", at 2;
     a_promise_that_a_lost_disk_had_ruled_out: "rejoin/any-ballot" with RESTLESS, under "all,replaced-disks", at 104;
+    a_ballot_that_rules_out_no_lease_of_a_lost_disk: "epochs/rejoins-while-leased" with RESTLESS,
+        under "crashes,stalls,partitions,replaced-disks", at 414;
     // Who is left out.
     a_member_that_is_taken_in_while_a_slow_chain_has_just_begun: "chain/in-too-soon" with &["reads=eager-alr"],
         of 7, under "all,-replaced-disks", at 1883;

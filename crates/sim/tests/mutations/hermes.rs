@@ -23,6 +23,8 @@ caught! { "hermes",
     a_promise_of_one_that_has_lost_its_disk: "rejoin/at-once", under "all,replaced-disks";
     a_promise_that_a_lost_disk_had_ruled_out: "rejoin/any-ballot", under "all,replaced-disks", at 35;
     a_lease_that_a_lost_disk_had_granted: "rejoin/forgets-leases" with RESTLESS, under "all,replaced-disks";
+    a_ballot_that_rules_out_no_lease_of_a_lost_disk: "epochs/rejoins-while-leased" with RESTLESS,
+        under "crashes,stalls,partitions,replaced-disks", at 323;
     what_a_lost_disk_had_acknowledged: "hermes/lost-disk-was-never-live" with RESTLESS,
         under "all,replaced-disks", at 35;
 }
