@@ -134,6 +134,7 @@ pub fn proxy_without_parts(group: &Group, settings: &mut Settings) -> Result<Pro
         unhold: None,
         majority: None,
         confirm: None,
+        renew: None,
         each_refuses: false,
         max_requests: settings.number(
             "proxy.requests",

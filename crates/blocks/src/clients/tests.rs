@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_core::{
-    Access, Answered, Class, Context, Failure, Instant, Machine, Manage, Mark, Member, Members, NodeId,
-    NodeSet, Outbox, Outcome, ProcessId, Proxy, ProxyId, Random, Release, Request, RequestId, Saved, Time,
-    Wall, Wire, wire_enum,
+    Access, Answered, Class, Context, Failure, Group, Instant, Machine, Manage, Mark, Member, Members,
+    NodeId, NodeSet, Outbox, Outcome, ProcessId, Proxy, ProxyId, Random, Release, Request, RequestId, Saved,
+    Settings, Time, Wall, Wire, wire_enum,
 };
 use quorate_store::{Command, CommandError, Condition, Expiry, Reply};
 
@@ -56,6 +56,8 @@ struct Pair {
     proxy: SessionClient<Say>,
     out: Outbox<SessionClient<Say>>,
     random: Random,
+    /// The proxy's time.
+    at: Instant,
 }
 
 impl Pair {
@@ -69,21 +71,11 @@ impl Pair {
 
     fn with(change: impl FnOnce(&mut ProxyConfig)) -> Pair {
         let one = NodeId::new(1).expect("an id");
-        let mut config = ProxyConfig {
-            members: [one].into_iter().collect(),
-            patience: Duration::from_secs(1),
-            nearest: false,
-            timely: false,
-            local: false,
-            bounded: false,
-            home: false,
-            unhold: None,
-            majority: None,
-            confirm: None,
-            each_refuses: false,
-            max_requests: 100,
-            part: 1 << 20,
-        };
+        let group = Group::of([one].into_iter().collect());
+        let config = crate::settings::proxy_without_parts(&group, &mut Settings::default());
+        let patience = Duration::from_secs(1);
+        let mut config =
+            ProxyConfig { patience, max_requests: 100, part: 1 << 20, ..config.expect("the defaults") };
         change(&mut config);
         let (mut out, mut random) = (Outbox::new(false), Random::new(1));
         out.timed = true;
@@ -92,12 +84,13 @@ impl Pair {
             Saved::nothing(),
             &mut Context::new(ProxyId::of(one).into(), AT, &mut random, &mut out),
         );
-        Pair { intake: Intake::new(one.into(), 1 << 20), state: Replicated::default(), proxy, out, random }
+        let (intake, state) = (Intake::new(one.into(), 1 << 20), Replicated::default());
+        Pair { intake, state, proxy, out, random, at: AT }
     }
 
     fn step(&mut self, act: impl FnOnce(&mut SessionClient<Say>, &mut Context<'_, SessionClient<Say>>)) {
         let me = ProcessId::Proxy(ProxyId::of(NodeId::new(1).expect("an id")));
-        act(&mut self.proxy, &mut Context::new(me, AT, &mut self.random, &mut self.out));
+        act(&mut self.proxy, &mut Context::new(me, self.at, &mut self.random, &mut self.out));
     }
 
     fn ask(&mut self, id: u64, access: Access) {

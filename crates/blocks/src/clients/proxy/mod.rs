@@ -70,6 +70,9 @@ pub struct ProxyConfig {
     pub majority: Option<Rinse>,
     /// While writes are under way, it says after so many answers that they have come: replicas keep them until then.
     pub confirm: Option<u64>,
+    /// A session that was opened so long ago is opened anew when no write is under way in it, and after twice the time
+    /// none begins before that: replicas forget old ones.
+    pub renew: Option<Duration>,
     /// Each replica refuses writes for want of room by itself: others may execute what one has refused.
     pub each_refuses: bool,
     /// Requests that may be under way; further ones are refused.
@@ -118,6 +121,8 @@ pub struct SessionClient<M> {
     session: u64,
     /// When an `open` was last sent, while there is no session.
     opening: Option<Time>,
+    /// When the session was opened.
+    opened: Time,
     wrote: bool,
     /// Calls that are writes without a number in the session yet.
     queue: VecDeque<u64>,
@@ -362,6 +367,7 @@ impl<M: Embeds> Machine for SessionClient<M> {
             streams: Streams::default(),
             session: 0,
             opening: None,
+            opened: cx.now(),
             wrote: false,
             queue: VecDeque::new(),
             large: Large::default(),
@@ -410,7 +416,7 @@ impl<M: Embeds> Machine for SessionClient<M> {
             }
             Message::Opened { nonce, session } if nonce == self.nonce && self.session == 0 => {
                 self.session = session;
-                self.opening = None;
+                (self.opening, self.opened) = (None, now);
                 self.heard = now;
                 self.unsent = true;
             }

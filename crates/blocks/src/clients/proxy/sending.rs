@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use quorate_core::{Access, Context, Mark, NodeId};
+use quorate_core::{Access, Context, Mark, NodeId, Time};
 
 use super::{ASK_BYTES, Call, SessionClient};
 use crate::clients::message::{Ask, Embeds, Message};
@@ -29,6 +29,11 @@ impl<M: Embeds> SessionClient<M> {
         }
         let now = cx.now();
         let mut open = false;
+        if self.is_stale(1, now) && self.writes.is_empty() && self.large.is_empty() && !self.queue.is_empty()
+        {
+            // Under its nonce, in which numbers go on: what was written before will not be asked for again.
+            self.session = 0;
+        }
         match (self.searching, self.session) {
             (true, _) => {}
             (false, 0) if (self.queue.is_empty() && self.large.is_empty()) || self.opening.is_some() => {}
@@ -36,6 +41,7 @@ impl<M: Embeds> SessionClient<M> {
                 self.opening = Some(now);
                 open = true;
             }
+            (false, _) if self.is_stale(2, now) && self.large.is_empty() => {}
             (false, _) => self.number_writes(),
         }
         let mut ask = self.ask(open);
@@ -169,6 +175,11 @@ impl<M: Embeds> SessionClient<M> {
         }
         let unhold = self.config.unhold.filter(|_| near.is_some());
         self.wake_by(now + unhold.unwrap_or(self.patience).min(self.patience), cx);
+    }
+
+    /// Whether the session was opened so many times [`renew`](super::ProxyConfig::renew) ago, at least.
+    fn is_stale(&self, times: u32, now: Time) -> bool {
+        self.config.renew.is_some_and(|renew| self.session != 0 && now.since(self.opened) >= renew * times)
     }
 
     /// Tells the target which answers have come, if it should know and has not heard it with a write.

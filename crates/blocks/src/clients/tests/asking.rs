@@ -176,3 +176,61 @@ fn whoever_may_know_who_leads_is_asked() {
         assert_eq!(asked, (1..=3).map(node).collect(), "version {version}");
     }
 }
+
+/// What the proxy sends to a replica so many seconds after the start: `o` and the first number that may be asked again,
+/// if it asks for a session, which it gets; and the numbers of writes, which are answered, or not. And its nonce.
+fn at_second(pair: &mut Pair, second: u64, writes: &[u64], answers: bool) -> (String, u64) {
+    pair.at.now = Time::ZERO + Duration::from_secs(second);
+    let deadline = pair.at.now + Duration::from_secs(9);
+    for id in writes {
+        let request = Request { deadline, stream: *id, ..request(&put(b'a', 1), Access::Write, false) };
+        pair.step(|proxy, cx| proxy.on_request(RequestId(*id), request, cx));
+    }
+    let (mut words, mut nonce) = (String::new(), 0);
+    loop {
+        let Some(message) = said(pair).pop() else { return (words, nonce) };
+        let Message::Ask(ask) = message else { panic!("{message:?} is no ask") };
+        nonce = ask.nonce;
+        let answer = match ask.open {
+            true => {
+                words += &format!("o{} ", ask.low);
+                Message::Opened { nonce, session: second + 1 }
+            }
+            false => {
+                ask.writes.iter().for_each(|(seq, _)| words += &format!("{seq}@{} ", ask.session));
+                if !answers {
+                    return (words, nonce);
+                }
+                let writes = ask.writes.into_iter().map(|(seq, _)| (seq, Bytes::new().into())).collect();
+                let (slots, reads, session) = (Vec::new(), Vec::new(), ask.session);
+                Message::Answer { nonce, session, applied: 0, writes, slots, reads }
+            }
+        };
+        pair.answer(answer);
+    }
+}
+
+/// Numbers go on in it, and none that was sent in the one before is sent in it.
+#[test]
+fn a_session_is_opened_anew_when_no_write_is_under_way_and_holds_writes_back_after_twice_the_time() {
+    let mut pair = Pair::with(|config| config.renew = Some(Duration::from_secs(10)));
+    let mut nonce = 0;
+    for (second, writes, answers, expected) in [
+        (0, &[1, 2][..], true, "o1 1@1 2@1 "),
+        (9, &[3], true, "3@1 "),
+        (10, &[4], true, "o4 4@11 "),
+        (19, &[5], false, "5@11 "),
+        // One is under way, and then for too long.
+        (20, &[6], false, "6@11 "),
+        (30, &[7], false, ""),
+    ] {
+        let (said, its) = at_second(&mut pair, second, writes, answers);
+        assert_eq!(said, expected, "after {second} s");
+        nonce = if its == 0 { nonce } else { its };
+    }
+    for (seq, second, expected) in [(5, 31, ""), (6, 32, "o7 7@33 ")] {
+        let (writes, slots, reads) = (vec![(seq, Bytes::new().into())], Vec::new(), Vec::new());
+        pair.answer(Message::Answer { nonce, session: 11, applied: 0, writes, slots, reads });
+        assert_eq!(at_second(&mut pair, second, &[], true).0, expected, "after {second} s");
+    }
+}
