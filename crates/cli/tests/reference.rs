@@ -15,7 +15,7 @@ use quorate_protocols::registry;
 use support::{Cluster, Connection, wait_for};
 
 /// Protocols that have all metrics between them.
-const MEASURED: [&str; 4] = ["bodega", "raft", "epaxos", "crossword"];
+const MEASURED: [&str; 5] = ["bodega", "raft", "epaxos", "crossword", "hermes"];
 
 /// The folder of the book.
 fn docs() -> std::path::PathBuf {

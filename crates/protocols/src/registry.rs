@@ -239,15 +239,15 @@ macro_rules! each_protocol {
             hermes in "hermes": $crate::hermes::Hermes {
                 gate: [
                     Budget::of(100),
-                    Budget::of(50).nodes(5).with(&["hermes.page=1"]),
+                    Budget::of(50).nodes(5).with(&["hermes.page=1", "hermes.tombstones=300ms"]),
                     Budget::of(30).nodes(7),
                     Budget::of(50).with(&["reads=eager-alr"]),
                     Budget::of(50).with(&["reads=eager-alr"]).faults("all,clocks-beyond-bound"),
                     Budget::of(25).nodes(5).with(&["reads=eager-alr"]),
                     Budget::of(25).nodes(5).with(&["reads=eager-alr"]).faults("all,clocks-beyond-bound"),
-                    Budget::of(60).faults("all,lost-links"),
+                    Budget::of(60).with(&["hermes.tombstones=300ms"]).faults("all,lost-links"),
                     Budget::of(40).with(&["reads=eager-alr"]).faults("all,lost-links"),
-                    Budget::of(50).diskless(),
+                    Budget::of(50).with(&["hermes.tombstones=300ms"]).diskless(),
                     Budget::of(50).nodes(5).diskless(),
                     Budget::of(20).nodes(7).diskless(),
                     Budget::of(15).with(&["reads=eager-alr"]).diskless(),

@@ -226,6 +226,11 @@ impl Store {
         self.read(command).encoded().into()
     }
 
+    /// Whether there is anything at this key.
+    pub fn contains(&self, key: &Key) -> bool {
+        self.keys.get(&key[..]).is_some()
+    }
+
     /// Whether no key that the command touches is overdue on this wall clock. If one is, the log has to decide
     /// whether it has expired; the present state cannot.
     pub fn is_current(&self, command: &Command, wall: Wall) -> bool {

@@ -5,10 +5,10 @@ use quorate_blocks::ballot::Ballot;
 use quorate_blocks::epochs::Role;
 use quorate_blocks::state::{Replicated, samples_of};
 use quorate_blocks::walls::Own;
-use quorate_core::{Context, Instant, REJOINING, Salvaged, Saved, Snapshot, Status, Wire};
+use quorate_core::{Context, Instant, REJOINING, Salvaged, Sample, Saved, Snapshot, Status, Wire};
 use quorate_store::{Command, CommandError, Reply, Store};
 
-use super::keys::Keys;
+use super::keys::{Floor, Keys};
 use super::replica::{Head, Replica};
 use super::{Config, Record};
 
@@ -16,10 +16,11 @@ impl quorate_core::Replica for Replica {
     fn save(&self) -> Saved<Record> {
         let diskless = self.config.group.diskless;
         let (promised, entered) = (self.epochs.promised, self.entered);
-        let head = Head { promised, entered, whole: self.is_whole && !diskless, committed: self.committed };
         // With what the group began it may begin until this member is live.
         let in_memory = diskless && entered > Ballot::ZERO;
         let keys = if in_memory { Keys::new(Store::new()) } else { self.keys.clone() };
+        let (whole, committed, floor) = (self.is_whole && !diskless, self.committed, keys.floor());
+        let head = Head { promised, entered, whole, committed, floor };
         let made_up = self.loss.is_none_or(|loss| loss.made_up || !loss.disk);
         let rejoined = self.epochs.rejoined().map(|ballot| Record::Rejoined { ballot, made_up });
         let records = rejoined.into_iter().collect();
@@ -30,7 +31,7 @@ impl quorate_core::Replica for Replica {
     fn found(_: &Config, state: Snapshot) -> Saved<Record> {
         let state = Replicated::load(&state).expect("an image that was made loads").found();
         let (promised, entered) = Default::default();
-        let head = Head { promised, entered, whole: false, committed: 1 };
+        let head = Head { promised, entered, whole: false, committed: 1, floor: Floor::default() };
         let snapshot = Keys::new(state.into_store()).freeze(head.to_bytes());
         Saved { restarted: true, snapshot: Some(snapshot), records: Vec::new() }
     }
@@ -113,6 +114,8 @@ impl quorate_core::Replica for Replica {
         let own = Own { me: self.me, wall: at.wall, now: at.now };
         self.walls.tell(own, &|wall| self.epochs.members.reached(wall), &mut status);
         status.samples.extend(self.epochs.leases.samples(until, at.now));
+        let deleted = "Deleted keys that this node remembers (hermes.tombstones).";
+        status.samples.push(Sample::gauge("tombstones", self.keys.tombstones(), deleted));
         status
     }
 }

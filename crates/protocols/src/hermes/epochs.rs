@@ -129,7 +129,7 @@ impl Replica {
         let (number, is_whole) = (self.epochs.promised.number(), self.is_whole);
         cx.note(|| Fact::Live { number, whole: is_whole });
         self.take_up(cx);
-        self.begin_transfer(None, cx);
+        self.begin_transfer(Default::default(), cx);
         self.epochs.ask_for_leases(cx);
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use quorate_core::{
-    Decoder, Encoder, Fact, Image, Piece, Snapshot, Wall, Wire, WireError, digest, wire_struct,
+    Decoder, Encoder, Fact, Image, Piece, Snapshot, Wall, Wire, WireError, digest, mutation, wire_struct,
 };
 use quorate_store::{Command, Key, Reply, Store};
 
@@ -35,7 +35,7 @@ pub struct Version {
     pub at: Timestamp,
     /// Whether the sender knows it to be committed.
     pub valid: bool,
-    /// The entry (`Store::image`); `None`: the key is deleted.
+    /// The entry (`Store::image`); `None`: the key is deleted, or was never written.
     pub value: Option<Bytes>,
     /// The writes of clients that are in it, or were overwritten by it.
     pub record: Record,
@@ -56,17 +56,49 @@ pub struct Held {
     pub record: Record,
 }
 
+/// What counts as the version of each key that is not here (`tombstones.rs`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Floor {
+    /// The key was deleted at this version or before, or was never written.
+    pub at: Timestamp,
+    /// Sessions that were opened at this time or before may have writes in it.
+    pub forgotten: u64,
+}
+wire_struct!(Floor { at, forgotten });
+
+impl Floor {
+    /// The higher of each.
+    #[must_use]
+    pub fn max(self, other: Floor) -> Floor {
+        Floor { at: self.at.max(other.at), forgotten: self.forgotten.max(other.forgotten) }
+    }
+
+    /// As a version of a key.
+    pub fn version(self, key: Key) -> Version {
+        Version { key, at: self.at, valid: true, value: None, record: Record::forgetting(self.forgotten) }
+    }
+}
+
 /// The changes of a key by one version have numbers of their own in the store: these bits below the version's.
 pub const ORDINAL_BITS: u32 = 10;
 
 /// So many parts share nothing: what was frozen is copied a part at a time when it changes.
 const PARTS: usize = 256;
 
-/// All keys, those that are deleted too: a late version of one must not bring it back.
+/// Some of the keys.
+#[derive(Clone, Default)]
+struct Part {
+    keys: BTreeMap<Key, Held>,
+    /// Those that are deleted, by the time at which the last session was opened that has written them.
+    deleted: BTreeSet<(u64, Key)>,
+}
+
+/// All keys, those that were deleted lately too: a late version of one must not bring it back.
 #[derive(Clone)]
 pub struct Keys {
     store: Store,
-    parts: Vec<Arc<BTreeMap<Key, Held>>>,
+    parts: Vec<Arc<Part>>,
+    floor: Floor,
     /// Those that are not valid: few, of what is being written. A read looks here, and at the value; histories are as
     /// many as the keys, and most of them far from the processor.
     invalid: BTreeSet<Key>,
@@ -93,13 +125,14 @@ impl Keys {
         let mut keys = Keys {
             store: Store::new(),
             parts: vec![Arc::default(); PARTS],
+            floor: Floor::default(),
             invalid: BTreeSet::new(),
             forgotten: 0,
         };
         let (at, held) = (Timestamp { epoch: 0, version, writer: 0 }, Record::default());
         for key in store.entries().map(|entry| Key::copy_from_slice(entry.key)) {
             let held = Held { at, record: held.clone() };
-            Arc::make_mut(&mut keys.parts[part(&key)]).insert(key, held);
+            Arc::make_mut(&mut keys.parts[part(&key)]).keys.insert(key, held);
         }
         Keys { store, ..keys }
     }
@@ -109,14 +142,55 @@ impl Keys {
         &self.store
     }
 
-    /// What is known of a key; `None`: nothing was ever written.
+    /// A key's history; `None`: it was deleted long ago, or never written.
     pub fn get(&self, key: &Key) -> Option<&Held> {
-        self.parts[part(key)].get(key)
+        self.parts[part(key)].keys.get(key)
     }
 
     /// How far it has come.
     pub fn at(&self, key: &Key) -> Timestamp {
-        self.get(key).map_or(Timestamp::default(), |held| held.at)
+        self.get(key).map_or(self.floor.at, |held| held.at)
+    }
+
+    /// What its next version follows.
+    pub fn last(&self, key: &Key) -> Held {
+        let forgotten = || Held { at: self.floor.at, record: Record::forgetting(self.floor.forgotten) };
+        self.get(key).cloned().unwrap_or_else(forgotten)
+    }
+
+    /// What counts for keys that are not here.
+    pub fn floor(&self) -> Floor {
+        self.floor
+    }
+
+    /// It is at least this. False: it was.
+    pub fn raise(&mut self, floor: Floor) -> bool {
+        let before = self.floor;
+        self.floor = before.max(floor);
+        self.forgotten = self.forgotten.max(self.floor.forgotten);
+        before != self.floor
+    }
+
+    /// Deleted keys that no session has written which was opened after this time, if that is known to be committed.
+    pub fn tombstones_before(&self, time: u64) -> impl Iterator<Item = &Key> {
+        let deleted = self.parts.iter().flat_map(move |part| {
+            part.deleted.iter().take_while(move |(newest, _)| *newest <= time).map(|(_, key)| key)
+        });
+        deleted.filter(|key| self.is_valid(key) || mutation::active("hermes/forget-undecided"))
+    }
+
+    /// How many keys are deleted, and remembered.
+    pub fn tombstones(&self) -> usize {
+        self.parts.iter().map(|part| part.deleted.len()).sum()
+    }
+
+    /// From now on the floor says all that is known of a key.
+    pub fn forget(&mut self, key: &Key) {
+        let part = Arc::make_mut(&mut self.parts[part(key)]);
+        if let Some(held) = part.keys.remove(key) {
+            part.deleted.remove(&(held.record.newest(), key.clone()));
+        }
+        self.set_valid(key, true);
     }
 
     /// Whether what is here is committed.
@@ -136,11 +210,20 @@ impl Keys {
 
     fn hold(&mut self, key: &Key, held: Held, valid: bool) {
         self.forgotten = self.forgotten.max(held.record.forgotten());
-        let keys = Arc::make_mut(&mut self.parts[part(key)]);
+        let Part { keys, deleted } = Arc::make_mut(&mut self.parts[part(key)]);
+        let is_deleted = !self.store.contains(key);
+        if let Some(before) = keys.get(key).filter(|_| !deleted.is_empty()) {
+            deleted.remove(&(before.record.newest(), key.clone()));
+        }
+        let newest = is_deleted.then(|| held.record.newest());
         match keys.get_mut(key) {
             Some(before) => *before = held,
-            // It stays for ever, and must not keep the message in which it came.
+            // It stays for long, and must not keep the message in which it came.
             None => drop(keys.insert(Key::copy_from_slice(key), held)),
+        }
+        if let Some(newest) = newest {
+            let (own, _) = keys.get_key_value(key).expect("it was added");
+            deleted.insert((newest, own.clone()));
         }
         self.set_valid(key, valid);
     }
@@ -193,8 +276,18 @@ impl Keys {
     fn after<'a>(&'a self, key: Option<&'a Key>) -> impl Iterator<Item = &'a Key> {
         let first = key.map_or(0, |key| part(key));
         let from = key.map_or(Bound::Unbounded, Bound::Excluded);
-        let rest = self.parts[first + 1..].iter().flat_map(|part| part.keys());
-        self.parts[first].range::<Key, _>((from, Bound::Unbounded)).map(|(key, _)| key).chain(rest)
+        let rest = self.parts[first + 1..].iter().flat_map(|part| part.keys.keys());
+        self.parts[first].keys.range::<Key, _>((from, Bound::Unbounded)).map(|(key, _)| key).chain(rest)
+    }
+
+    /// Those after the one and up to the other, in that order; `None`: from the first, and to the last.
+    pub fn between<'a>(
+        &'a self,
+        after: Option<&'a Key>,
+        last: Option<&'a Key>,
+    ) -> impl Iterator<Item = &'a Key> {
+        self.after(after)
+            .take_while(move |key| last.is_none_or(|last| (part(key), *key) <= (part(last), last)))
     }
 
     /// All keys.
@@ -222,7 +315,9 @@ impl Keys {
     /// Which versions are here; and all there is.
     pub fn fingerprint(&self) -> (u64, u64) {
         let (mut versions, mut all) = (Encoder::new(), Encoder::new());
-        for key in self.all() {
+        // Others may have forgotten keys that are deleted, or not yet.
+        let counts = |key: &&Key| self.store.contains(key) || !self.is_valid(key);
+        for key in self.all().filter(counts) {
             let held = self.get(key).expect("it is here");
             (key.clone(), held.at, self.is_valid(key)).encode(&mut versions);
             held.record.encode(&mut all);
@@ -416,6 +511,49 @@ mod tests {
         assert_eq!(version.record.verdict(Name { nonce: 9, seq: 1 }, opened, 1), Verdict::New);
         assert_eq!(version.record.verdict(Name { nonce: 9, seq: 1 }, HOUR, 1), Verdict::Unknown);
         assert_eq!(keys.opens_at(Wall::from_millis(2 * HOUR)), 2 * HOUR);
+    }
+
+    #[test]
+    fn deleted_keys_are_forgotten_by_the_age_of_the_sessions_that_have_written_them() {
+        let mut keys = keys("abcd");
+        let delete = |keys: &mut Keys, letter: &str, opened, valid| {
+            let key = Key::from(letter.to_owned());
+            keys.restore(&key, None);
+            let mut record = Record::default();
+            record.add(Name { nonce: 1, seq: 1 }, (opened, 1), &Bytes::new());
+            let at = Timestamp { epoch: 1, version: 200, writer: 1 };
+            keys.stamp(&key, at, record);
+            keys.set_valid(&key, valid);
+        };
+        delete(&mut keys, "a", 30, true);
+        delete(&mut keys, "b", 10, true);
+        delete(&mut keys, "b", 20, true);
+        delete(&mut keys, "c", 5, false);
+        let old = |keys: &Keys, time| {
+            let mut found: Vec<_> = keys.tombstones_before(time).cloned().collect();
+            found.sort();
+            found
+        };
+        let named = |names: &str| names.chars().map(|name| Key::from(name.to_string())).collect::<Vec<_>>();
+        for (time, names) in [(10, ""), (19, ""), (20, "b"), (30, "ab"), (u64::MAX, "ab")] {
+            assert_eq!(old(&keys, time), named(names), "{time}");
+        }
+        assert_eq!(keys.tombstones(), 3);
+        // What is written again is not deleted.
+        let key = named("b").remove(0);
+        let command = Command::Append { key: key.clone(), value: Bytes::from_static(b"x") };
+        keys.execute(&command, 201, Wall::from_millis(1));
+        keys.stamp(&key, Timestamp { epoch: 1, version: 201, writer: 1 }, Record::default());
+        assert_eq!((keys.tombstones(), old(&keys, u64::MAX)), (2, named("a")));
+
+        let (key, print) = (named("a").remove(0), keys.fingerprint());
+        let floor = Floor { at: Timestamp { epoch: 1, version: 300, writer: 0 }, forgotten: 30 };
+        assert!(keys.raise(floor) && !keys.raise(floor) && !keys.raise(Floor::default()));
+        keys.forget(&key);
+        assert_eq!((keys.tombstones(), keys.get(&key), keys.at(&key)), (1, None, floor.at));
+        assert_eq!(keys.last(&key), Held { at: floor.at, record: Record::forgetting(30) });
+        assert_eq!(keys.fingerprint(), print, "others may not have forgotten it yet");
+        assert_eq!(keys.opens_at(Wall::from_millis(30)), 31);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use quorate_core::{Arrival, Class, NodeSet, Release, Time, Wall, wire_enum, wire
 use quorate_store::Key;
 
 use super::Timer;
-use super::keys::{Timestamp, Version};
+use super::keys::{Floor, Timestamp, Version};
 
 /// A message. `ballot` is that of the epoch in which it is said.
 #[derive(Clone, Debug)]
@@ -103,6 +103,8 @@ pub enum Message {
         versions: Vec<Version>,
         /// Whether no keys follow.
         last: bool,
+        /// What the sender knows of all others, up to the last of these.
+        floor: Floor,
     },
 }
 
@@ -119,7 +121,7 @@ wire_enum!(Message {
     14 => Ack { ballot, acks },
     15 => Val { ballot, keys },
     16 => Fetch { ballot, after },
-    17 => Page { ballot, after, versions, last },
+    17 => Page { ballot, after, versions, last, floor },
     18 => Amnesia { ballot, lost, missing },
 });
 
@@ -176,8 +178,9 @@ impl Message {
     pub(super) fn is_possible(&self) -> bool {
         let known = |at: &Timestamp, ballot: &Ballot| at.version < VERSIONS && at.epoch <= ballot.number();
         match self {
-            Message::Inv { ballot, versions } | Message::Page { ballot, versions, .. } => {
-                versions.iter().all(|version| known(&version.at, ballot))
+            Message::Inv { ballot, versions } => versions.iter().all(|version| known(&version.at, ballot)),
+            Message::Page { ballot, versions, floor, .. } => {
+                versions.iter().map(|version| &version.at).chain([&floor.at]).all(|at| known(at, ballot))
             }
             _ => true,
         }
@@ -191,7 +194,7 @@ impl quorate_core::Message for Message {
             // The version: who forgot it in a crash would give its number to another. What is an answer is acknowledged
             // by others as if it were one. Where versions are in no record: that its epoch was entered.
             Message::Inv { .. } => Release::AfterSync,
-            // The versions: the same.
+            // The versions, and the floor: the same.
             Message::Page { .. } => Release::AfterSync,
             // The version: all who are live have what is committed. Where versions are in no record: that its epoch was
             // entered, or a later life would not know that it has lost something.
@@ -278,6 +281,8 @@ pub enum Record {
         /// Its version.
         at: Timestamp,
     },
+    /// What counts as the version of each key that is not here; unless keys are in memory alone.
+    Floor(Floor),
     /// The disk was lost, and the member promises ballots again: versions are missing that it has acknowledged in
     /// epochs up to that of this one, or were.
     Rejoined {
@@ -293,6 +298,7 @@ wire_enum!(Record {
     3 => Version(version),
     4 => Valid { key, at },
     5 => Rejoined { ballot, made_up },
+    6 => Floor(floor),
 });
 
 impl From<epochs::RejoinRecord> for Record {

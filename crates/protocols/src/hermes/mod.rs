@@ -20,6 +20,7 @@
 //! | without durability: who restarts comes back as a shadow, and writes under another name; no epoch begins without what was committed | `memory.rs` |
 //! | a member whose disk was lost comes back like that, when it knows what it may have promised | `blocks/rejoin`, `memory.rs` |
 //! | exactly once | `record.rs` |
+//! | a key that was deleted long ago is forgotten | `tombstones.rs` |
 //!
 //! # Why it is right
 //!
@@ -52,7 +53,8 @@
 //!   nobody reads it, or the owner comes by.
 //! - *No command on several keys*, no users and no limits on the data, which are no keys ([`Capabilities::multi_key`]).
 //! - *A key's value, all fields of a hash together, is at most 1 MiB*: it is sent whole with every write.
-//! - *Deleted keys are remembered*, with their record: a late version must not bring one back.
+//! - *Deleted keys leave tombstones* for a while, with their record: a late version must not bring one back. Then each
+//!   member forgets them by itself (`tombstones.rs`).
 //! - *Without durability* (`--durability none`) keys are in memory alone, and what acceptors promise is on their disks:
 //!   `memory.rs` has the argument.
 //! - *Members do not change while the group runs*: `quorate member` is refused.
@@ -68,8 +70,11 @@ mod record;
 mod refused;
 mod replica;
 mod slow_members;
+mod tombstones;
 mod transfer;
 mod writes;
+
+use std::time::Duration;
 
 use quorate_blocks::clients::{ProxyConfig, SessionClient};
 use quorate_blocks::election::ElectionTimeouts;
@@ -96,6 +101,8 @@ pub struct Config {
     max_bytes: usize,
     /// Bytes of versions in one page of a transfer, before the last.
     page: usize,
+    /// How long deleted keys are remembered: from when the last session was opened that has written them.
+    tombstones: Duration,
 }
 
 impl Protocol for Hermes {
@@ -116,6 +123,14 @@ impl Protocol for Hermes {
 
     fn configure(group: &Group, settings: &mut Settings) -> Result<(Config, ProxyConfig), SettingsError> {
         rejoin::check_group(group)?;
+        let tombstones = settings.duration(
+            "hermes.tombstones",
+            "120s",
+            "Deleted keys are remembered for so long; a proxy whose session is older has to open another",
+        )?;
+        if tombstones < MIN_TOMBSTONES {
+            return Err(SettingsError::Conflict("hermes.tombstones must be at least 100ms".to_owned()));
+        }
         let config = Config {
             group: group.clone(),
             timeouts: ElectionTimeouts::from_settings(settings)?,
@@ -128,6 +143,7 @@ impl Protocol for Hermes {
                 1..=16 << 20,
                 "Bytes of keys in one message to a shadow, before the last",
             )? as usize,
+            tombstones,
         };
         let proxy = ProxyConfig {
             home: true,
@@ -136,6 +152,7 @@ impl Protocol for Hermes {
             // Before the record of a key is full of writes that may be asked for again.
             confirm: Some(record::WINDOW as u64 / 2),
             each_refuses: true,
+            renew: Some(tombstones / 4),
             ..settings::proxy_without_parts(group, settings)?
         };
         Ok((config, proxy))
@@ -144,5 +161,7 @@ impl Protocol for Hermes {
 
 /// The largest value with what the store keeps beside it, in bytes.
 const VALUE_LIMIT: usize = (1 << 20) + 256;
+/// Deleted keys are remembered for so long at least.
+const MIN_TOMBSTONES: Duration = Duration::from_millis(100);
 /// Reads that may wait for leases; further ones are asked for again.
 const MAX_WAITING: usize = 1 << 16;

@@ -72,7 +72,7 @@ impl Replica {
         let (nonce, opened, low) = (ask.nonce, ask.session, ask.low);
         self.coordinator.on_answers(nonce, low);
         if ask.open {
-            let session = self.keys.opens_at(cx.wall());
+            let session = self.keys.opens_at(self.time(cx.now(), cx.wall()).unwrap_or(cx.wall()));
             cx.send(from, Message::Client(clients::Message::Opened { nonce, session }));
         } else if ask.is_probe() {
             return self.intake.redirect(from, nonce, Some(self.me));

@@ -5,7 +5,9 @@
 //! A write is named by its session (the number that an incarnation of a proxy has drawn) and its number there. Numbers
 //! say nothing of order: the writes of a session go to many keys. A session's `low` is below all that its proxy still
 //! waits for: what is below was answered. A key remembers [`MOST`] writes; beyond, it forgets the oldest sessions, and
-//! takes no more writes from any that is as old: their proxies begin new ones.
+//! takes no more writes from any that is as old: their proxies begin new ones. The same goes for all keys that were
+//! deleted long ago (`tombstones.rs`). A proxy opens its session anew before that, when all its writes are answered:
+//! with a later time and under the same nonce, in which numbers go on.
 
 use std::sync::Arc;
 
@@ -65,6 +67,16 @@ pub enum Verdict {
 }
 
 impl Record {
+    /// That of a key of which no writes are known, and all of sessions opened at this time or before may be in it.
+    pub fn forgetting(forgotten: u64) -> Record {
+        Record { forgotten, ..Record::default() }
+    }
+
+    /// When the last of the sessions was opened of which writes are in it, or may be.
+    pub fn newest(&self) -> u64 {
+        self.sessions.iter().fold(self.forgotten, |newest, session| newest.max(session.opened))
+    }
+
     /// What is known of a write of a session that was opened then.
     pub fn verdict(&self, name: Name, opened: u64, low: u64) -> Verdict {
         let Some(session) = self.sessions.iter().find(|session| session.nonce == name.nonce) else {
@@ -93,7 +105,7 @@ impl Record {
             sessions.len() - 1
         });
         let session = &mut sessions[place];
-        session.low = session.low.max(low);
+        (session.low, session.opened) = (session.low.max(low), session.opened.max(opened));
         session.done.retain(|(seq, _)| *seq >= session.low);
         session.done.push((name.seq, reply));
         while sessions.iter().map(|session| 1 + session.done.len()).sum::<usize>() > MOST {
@@ -164,6 +176,23 @@ mod tests {
         assert_eq!(record.verdict(name(99, 1), 10, 1), Verdict::Unknown, "as old as one that is forgotten");
         assert_eq!(record.verdict(name(99, 1), 11, 1), Verdict::New);
         assert!(record.bytes() < 100_000);
+    }
+
+    /// The session was opened anew between its writes. With the record, all that has written it is forgotten.
+    #[test]
+    fn what_is_forgotten_of_a_record_is_as_old_as_the_last_session_that_has_written_it() {
+        let mut record = Record::default();
+        assert_eq!(record.newest(), 0);
+        for (seq, opened, newest) in [(1, 10, 10), (2, 20, 20), (3, 15, 20)] {
+            record.add(name(7, seq), (opened, seq), &reply("a"));
+            assert_eq!(record.newest(), newest);
+        }
+        record.add(name(8, 1), (12, 1), &reply("a"));
+        let forgetting = Record::forgetting(record.newest());
+        assert_eq!((forgetting.newest(), forgetting.forgotten()), (20, 20));
+        for (opened, verdict) in [(12, Verdict::Unknown), (20, Verdict::Unknown), (21, Verdict::New)] {
+            assert_eq!(forgetting.verdict(name(9, 1), opened, 1), verdict, "{opened}");
+        }
     }
 
     #[test]

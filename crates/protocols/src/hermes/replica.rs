@@ -12,7 +12,7 @@ use quorate_core::{
 };
 use quorate_store::Store;
 
-use super::keys::Keys;
+use super::keys::{Floor, Keys};
 use super::memory::{Amnesia, Loss};
 use super::message::Known;
 use super::reads::Parked;
@@ -81,8 +81,9 @@ pub(super) struct Head {
     pub entered: Ballot,
     pub whole: bool,
     pub committed: u64,
+    pub floor: Floor,
 }
-wire_struct!(Head { promised, entered, whole, committed });
+wire_struct!(Head { promised, entered, whole, committed, floor });
 
 impl Machine for Replica {
     type Config = Config;
@@ -117,8 +118,10 @@ impl Machine for Replica {
             entered: Ballot::ZERO,
             whole: false,
             committed: 0,
+            floor: Floor::default(),
         });
-        let Head { mut promised, mut entered, mut whole, mut committed } = head;
+        let Head { mut promised, mut entered, mut whole, mut committed, floor } = head;
+        keys.raise(floor);
         let mut rejoined = None;
         for record in saved.records {
             match record {
@@ -130,6 +133,7 @@ impl Machine for Replica {
                     committed += 1;
                 }
                 Record::Valid { .. } => {}
+                Record::Floor(floor) => drop(keys.raise(floor)),
                 Record::Rejoined { ballot, made_up } => {
                     rejoined = Some(Loss { promised: ballot, made_up, disk: !made_up });
                     promised = promised.max(ballot);
@@ -220,8 +224,8 @@ impl Machine for Replica {
             Message::Ack { acks, .. } if both_live => self.on_acks(from, acks, cx),
             Message::Val { keys, .. } if both_live => self.on_val(keys, cx),
             Message::Fetch { after, .. } if both_live => self.on_fetch(from, after, cx),
-            Message::Page { after, versions, last, .. } if both_live => {
-                self.on_page(from, after.as_ref(), versions, last, cx);
+            Message::Page { after, versions, last, floor, .. } if both_live => {
+                self.on_page(from, after.as_ref(), (versions, floor), last, cx);
             }
             // Of one that is not live, or of an epoch of which it is not known here who is.
             Message::Inv { .. } | Message::Ack { .. } | Message::Val { .. } => {}
@@ -294,6 +298,7 @@ impl Replica {
         self.epochs.tend_leases(cx);
         self.repeat_fetch(cx);
         self.look_after_keys(cx);
+        self.drop_tombstones(cx);
         self.watch_acknowledgements(cx.now());
         let discarded = self.epochs.repeat_syncs(cx);
         self.reads.extend(discarded);
@@ -302,11 +307,10 @@ impl Replica {
 
     /// Tells checkers what it has, after a start.
     fn restate(&mut self, cx: &mut Context<'_, Self>) {
-        let number = self.epochs.promised.number();
         let now = cx.now();
         for key in self.keys.all().cloned().collect::<Vec<_>>() {
             match self.keys.is_valid(&key) {
-                true => cx.note(|| self.keys.fact(&key, number)),
+                true => self.note_valid(&key, cx),
                 false => drop(self.coordinator.invalid.insert(key, now)),
             }
         }

@@ -9,12 +9,14 @@
 //! the shadow has acknowledged, in whichever life, and so has. One that loses its memory takes part in later epochs
 //! only.
 
+use std::collections::BTreeSet;
+
 use quorate_blocks::prefix_log::RETRANSMIT;
 use quorate_core::{Context, Fact, NodeId, Time, mutation};
 use quorate_store::Key;
 
 use super::Message;
-use super::keys::Version;
+use super::keys::{Floor, Version};
 use super::replica::Replica;
 
 /// A source that does not answer so often is replaced by another. Each time it is waited for twice as long: where links
@@ -29,11 +31,17 @@ pub struct Transfer {
     after: Option<Key>,
     asked: Time,
     tries: u32,
+    /// What the sources know of keys that they do not have, the highest of all.
+    floor: Floor,
 }
 
 impl Replica {
     /// Begins to ask for what follows a key, if it must and somebody is there who can be asked.
-    pub(super) fn begin_transfer(&mut self, after: Option<Key>, cx: &mut Context<'_, Self>) {
+    pub(super) fn begin_transfer(
+        &mut self,
+        (after, floor): (Option<Key>, Floor),
+        cx: &mut Context<'_, Self>,
+    ) {
         if self.is_whole || !self.is_live() {
             return;
         }
@@ -47,7 +55,7 @@ impl Replica {
         if sources.is_empty() && !gathers {
             return;
         }
-        self.transfer = Some(Transfer { sources, after, asked: cx.now(), tries: 0 });
+        self.transfer = Some(Transfer { sources, after, asked: cx.now(), tries: 0, floor });
         self.fetch(cx);
     }
 
@@ -61,7 +69,7 @@ impl Replica {
 
     /// Messages may be lost, and sources.
     pub(super) fn repeat_fetch(&mut self, cx: &mut Context<'_, Self>) {
-        let Some(transfer) = &mut self.transfer else { return self.begin_transfer(None, cx) };
+        let Some(transfer) = &mut self.transfer else { return self.begin_transfer(Default::default(), cx) };
         if cx.now().since(transfer.asked) < RETRANSMIT * (1 << transfer.tries) {
             return;
         }
@@ -70,8 +78,8 @@ impl Replica {
             return self.fetch(cx);
         }
         // Another has what follows just as well.
-        let after = transfer.after.clone();
-        self.begin_transfer(after, cx);
+        let known = (transfer.after.clone(), transfer.floor);
+        self.begin_transfer(known, cx);
     }
 
     pub(super) fn on_fetch(&self, from: NodeId, after: Option<Key>, cx: &mut Context<'_, Self>) {
@@ -80,31 +88,59 @@ impl Replica {
             return;
         }
         let (versions, last) = self.keys.page(after.as_ref(), self.config.page);
-        cx.send(from, Message::Page { ballot: self.epochs.promised, after, versions, last });
+        let (ballot, floor) = (self.epochs.promised, self.keys.floor());
+        cx.send(from, Message::Page { ballot, after, versions, last, floor });
     }
 
     pub(super) fn on_page(
         &mut self,
         from: NodeId,
         after: Option<&Key>,
-        versions: Vec<Version>,
+        (versions, floor): (Vec<Version>, Floor),
         last: bool,
         cx: &mut Context<'_, Self>,
     ) {
-        let Some(transfer) = &mut self.transfer else { return };
+        let Some(transfer) = &self.transfer else { return };
         let is_next = transfer.sources.last() == Some(&from) && transfer.after.as_ref() == after;
         if !is_next && !mutation::active("hermes/any-page") {
             return;
         }
-        (transfer.after, transfer.tries) = (versions.last().map(|version| version.key.clone()), 0);
-        if last || versions.is_empty() {
-            transfer.sources.pop();
-            transfer.after = None;
-        }
+        let last = last || versions.is_empty();
+        let upto = versions.last().map(|version| version.key.clone()).filter(|_| !last);
+        self.delete_what_lacks(after, upto.as_ref(), (&versions, floor), cx);
         for version in versions {
             self.take_over(&version, cx);
         }
+        let Some(transfer) = &mut self.transfer else { return };
+        transfer.floor = transfer.floor.max(floor);
+        (transfer.after, transfer.tries) = (upto, 0);
+        if last {
+            transfer.sources.pop();
+            let floor = transfer.floor;
+            if !mutation::active("hermes/floor-is-not-transferred") {
+                self.raise(floor, cx);
+            }
+        }
         self.fetch(cx);
+    }
+
+    /// What is here and not in a page of the sender's keys, those after the one and up to the other, was deleted
+    /// there, unless it is later.
+    fn delete_what_lacks(
+        &mut self,
+        after: Option<&Key>,
+        upto: Option<&Key>,
+        (versions, floor): (&[Version], Floor),
+        cx: &mut Context<'_, Self>,
+    ) {
+        if floor == Floor::default() || mutation::active("hermes/page-is-not-all") {
+            return;
+        }
+        let sent: BTreeSet<&Key> = versions.iter().map(|version| &version.key).collect();
+        let lacks = self.keys.between(after, upto).filter(|key| !sent.contains(key));
+        for key in lacks.cloned().collect::<Vec<_>>() {
+            self.take_over(&floor.version(key), cx);
+        }
     }
 
     fn become_whole(&mut self, cx: &mut Context<'_, Self>) {

@@ -178,6 +178,11 @@ impl Coordinator {
         }
     }
 
+    /// Whether something is to be written here, or looked at.
+    pub(super) fn has(&self, key: &Key) -> bool {
+        self.queues.contains_key(key) || self.pending.contains_key(key) || self.overdue.contains(key)
+    }
+
     pub(super) fn check(&self) {
         let pending = self.pending.values().flat_map(|pending| &pending.answers).map(|(write, _)| write);
         let all: Vec<_> = self.queues.values().flatten().chain(pending).collect();
@@ -246,7 +251,7 @@ impl Replica {
     fn write(&mut self, key: &Key, time: Wall, cx: &mut Context<'_, Self>) {
         let writer = self.writer();
         let Replica { coordinator, keys, .. } = self;
-        let held = keys.get(key).cloned().unwrap_or_default();
+        let held = keys.last(key);
         let version = held.at.version + 1 + coordinator.overtaken.get(key).copied().unwrap_or(0).min(64);
         let at = Timestamp { epoch: self.epochs.promised.number(), version, writer };
         let mut image = keys.store().image(key);
@@ -378,6 +383,7 @@ impl Replica {
         if version.valid {
             self.validate(key, cx);
         }
+        self.on_floor_of_another(version, cx);
         true
     }
 
@@ -394,7 +400,7 @@ impl Replica {
                 }
                 let waits = self.coordinator.queues.contains_key(&key);
                 self.coordinator.acks.entry(from).or_default().push(Ack { key, at, waits });
-            } else if let Some(later) = self.keys.version(&key) {
+            } else if let Some(later) = self.recall(&key, cx) {
                 if let Some(pending) = self.coordinator.pending.get_mut(&key) {
                     pending.contended = true;
                 }
@@ -441,9 +447,9 @@ impl Replica {
             return;
         }
         self.keys.set_valid(key, true);
-        let (at, number) = (self.keys.at(key), self.epochs.promised.number());
+        let at = self.keys.at(key);
         self.persist_key(Record::Valid { key: key.clone(), at }, cx);
-        cx.note(|| self.keys.fact(key, number));
+        self.note_valid(key, cx);
         let slot = || digest(&(key.clone(), at.version, at.writer).to_bytes());
         cx.note(|| Fact::Applied { slot: slot(), digest: digest(key) });
         self.coordinator.invalid.remove(key);

@@ -16,6 +16,9 @@ caught! { "hermes",
     a_refusal_of_what_may_be_committed: "hermes/refused-at-once", under "all,nearly-full-disks", at 2;
     a_refusal_of_the_first_copy_alone: "hermes/refused-once", under "all,nearly-full-disks", at 22;
     a_refusal_that_another_member_does_not_know: "proxy/any-refusal", under "all,nearly-full-disks", at 78;
+    // Keys that are forgotten.
+    a_shadow_that_forgets: "hermes/shadow-forgets"
+        with &["heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms", "hermes.tombstones=300ms"];
     // Epochs.
     a_shadow_that_serves: "hermes/shadow-reads", at 9;
     a_lease_that_outlives_its_epoch: "epochs/promise-while-leased";
@@ -270,6 +273,48 @@ fn a_version_that_is_replayed_under_the_number_of_an_earlier_epoch() {
     let text = trace!("hermes", "version-of-an-earlier-epoch");
     let is_lost = |text: &str| text.contains("p2 #4 = Value(Some(b\"red\"))");
     crate::assert_goes_wrong("hermes", "hermes/replayed-as-it-was", text, is_lost);
+}
+
+/// A key that was deleted is there again.
+#[test]
+fn a_late_version_of_a_key_that_is_forgotten() {
+    let text = trace!("hermes", "late-version-of-a-forgotten-key");
+    let is_back = |text: &str| text.contains("p3 #4 = Value(Some(b\"blue\"))");
+    crate::assert_goes_wrong("hermes", "hermes/forgets-versions", text, is_back);
+}
+
+/// So is one whose write comes late.
+#[test]
+fn a_late_copy_of_a_write_of_a_key_that_is_forgotten() {
+    let text = trace!("hermes", "late-copy-of-a-write-of-a-forgotten-key");
+    let is_back = |text: &str| text.contains("p3 #4 = Value(Some(b\"blue\"))");
+    crate::assert_goes_wrong("hermes", "hermes/forgets-writes", text, is_back);
+}
+
+/// One who was away keeps it, and is told by one who never had it.
+#[test]
+fn a_key_that_was_forgotten_and_that_one_who_was_away_has() {
+    let text = trace!("hermes", "forgotten-key-that-one-who-was-away-has");
+    let is_back = |text: &str| text.contains("p3 #5 = Value(Some(b\"blue\"))");
+    for mutation in ["hermes/page-is-not-all", "hermes/floor-is-not-transferred", "hermes/floor-in-memory"] {
+        crate::assert_goes_wrong("hermes", mutation, text, is_back);
+    }
+}
+
+/// Two members read what is not the same.
+#[test]
+fn a_deletion_that_is_forgotten_and_undecided() {
+    let text = trace!("hermes", "deletion-that-is-undecided");
+    let differs = |text: &str| text.contains("p3 #4 = Value(Some(b\"blue\"))");
+    crate::assert_goes_wrong("hermes", "hermes/forget-undecided", text, differs);
+}
+
+/// Every new key of one who has forgotten less is written twice.
+#[test]
+fn a_floor_below_that_of_another() {
+    let text = trace!("hermes", "higher-floor-of-another");
+    let waits = |text: &str| !text.trim_end().ends_with("-> p2 Answer");
+    crate::assert_goes_wrong("hermes", "hermes/floor-of-another-is-not-taken-over", text, waits);
 }
 
 /// The shadow takes itself for whole, and lacks the keys before.
