@@ -1,10 +1,10 @@
-//! What is executed in place of a write that a node refuses, since its disk is nearly full: an entry of the log, or an
+//! What is executed in place of a write that a node refuses, for want of room: an entry of the log, or an
 //! instance, without an effect. It is the same for all writes that the node refuses; what was asked for is in no
 //! history.
 
 use std::collections::BTreeMap;
 
-use quorate_core::{NodeId, Wire, digest};
+use quorate_core::{NodeId, Shortage, Wire, digest};
 use quorate_store::Command;
 
 /// Refusals of all nodes, by digest.
@@ -13,7 +13,9 @@ pub struct Refusals(BTreeMap<u64, Command>);
 
 impl Default for Refusals {
     fn default() -> Self {
-        let refusals = (1..=NodeId::MAX).map(|node| Command::DiskFull { node: node.into() });
+        let nodes = || (1..=NodeId::MAX).filter_map(|node| NodeId::new(node.into()));
+        let of = |shortage| nodes().map(move |node| Command::refusal(shortage, node));
+        let refusals = of(Shortage::Disk).chain(of(Shortage::Memory));
         Refusals(refusals.map(|command| (digest(&command.to_bytes()), command)).collect())
     }
 }

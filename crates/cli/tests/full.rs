@@ -10,11 +10,12 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use http::get;
 use load::Load;
 use quorate_bench::Ports;
-use support::{Cluster, Connection, PATIENCE, Resp, wait_for, wait_until};
+use support::{Cluster, Connection, Node, PATIENCE, Resp, wait_for, wait_until};
 
 const MIB: u64 = 1 << 20;
 
@@ -409,7 +410,9 @@ impl ControlGroup {
         let unified = groups.lines().find_map(|line| line.strip_prefix("0::"));
         let unified = unified.map(|path| (format!("/sys/fs/cgroup{path}"), "memory.max"));
         let (above, limit) = own.or(unified).ok_or("this process is in no group with a limit on memory")?;
-        let path = Path::new(&above).join(format!("quorate-test-{}", std::process::id()));
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let name = format!("quorate-test-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        let path = Path::new(&above).join(name);
         fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         let group = ControlGroup { limit: path.join(limit), path };
         let lift = || fs::OpenOptions::new().write(true).open(&group.limit)?.write_all(b"1073741824");
@@ -437,25 +440,30 @@ impl Drop for ControlGroup {
     }
 }
 
-#[test]
-fn a_node_says_when_its_memory_is_nearly_used_up_and_when_there_is_some_again_and_stays_ready() {
+/// With so many nodes, of which the first has little memory: it says so, and stays ready. Where nothing else bounds the
+/// data, it refuses meanwhile what would add to them.
+fn little_memory(protocol: &str, flags: &[&str], nodes: usize, refuses: bool) {
     let group = match ControlGroup::make() {
         Ok(group) => group,
         Err(why) => return println!("not tried: it needs a control group with a limit on memory: {why}"),
     };
     let ports = Ports::claim().unwrap();
     let http = ports.address();
-    let mut cluster = Cluster::prepare(1, "unreplicated", &["--durability", "os", "--listen-http", &http]);
+    let mut cluster = Cluster::prepare_each(nodes, protocol, |index| {
+        let own: &[&str] = if index == 0 { &["--listen-http", &http] } else { &[] };
+        flags.iter().chain(own).map(|flag| (*flag).to_owned()).collect()
+    });
     cluster.nodes[0].start_in_control_group(&group.path);
+    cluster.nodes[1..].iter_mut().for_each(Node::start);
+    cluster.nodes.iter().for_each(Node::wait_until_serving);
     let node = &cluster.nodes[0];
-    node.wait_until_serving();
     let metric = |name: &str| {
         let (_, body) = get(&http, "/metrics")?;
         body.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse::<f64>().ok())
     };
     // So much that a few hundredths are more than the node's use varies by while nothing is written.
-    let value = "x".repeat(1 << 20);
-    for index in 0..64 {
+    let value = "x".repeat(1 << 19);
+    for index in 0..128 {
         assert_eq!(call(&cluster, 0, &["SET", &format!("k{index}"), &value]), ok());
     }
     // So many hundredths of the limit are used. The kernel may give pages up as it falls. What the node uses may have
@@ -474,8 +482,26 @@ fn a_node_says_when_its_memory_is_nearly_used_up_and_when_there_is_some_again_an
         says("[!]memory memory is nearly used up: ")
     });
     node.wait_for_line(&["WARN", "memory is nearly used up: "]);
+    let set = || call(&cluster, 0, &["SET", "k", "v"]);
+    match refuses {
+        true => assert!(is_error(&set(), "OOM memory nearly used up on node 1: "), "{:?}", set()),
+        false => assert_eq!(set(), ok()),
+    }
+    assert_eq!(call(&cluster, 0, &["DEL", "k0"]), Resp::Integer(1));
     wait_for("another limit", || limit(50));
     wait_for("memory again", || says("[+]memory ok"));
     node.wait_for_line(&["there is memory again"]);
-    assert_eq!(call(&cluster, 0, &["GET", "k63"]), Resp::Bulk(value.into_bytes()));
+    wait_for("a write", || (set() == ok()).then_some(()));
+    assert_eq!(call(&cluster, 0, &["GET", "k127"]), Resp::Bulk(value.into_bytes()));
+}
+
+#[test]
+fn a_node_says_when_its_memory_is_nearly_used_up_and_when_there_is_some_again_and_stays_ready() {
+    little_memory("unreplicated", &["--durability", "os"], 1, false);
+}
+
+#[test]
+fn a_node_whose_memory_is_nearly_used_up_refuses_what_adds_to_data_that_nothing_else_bounds() {
+    little_memory("epaxos", &["--durability", "os"], 3, true);
+    little_memory("hermes", &["--durability", "none"], 3, true);
 }

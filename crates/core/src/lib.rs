@@ -46,7 +46,7 @@ pub use link::{ClassScheduler, Interface, Line, Link, Rate};
 pub use machine::{
     Arrival, Capabilities, Class, Configs, Consistency, Diskless, GROUP_MEMORY, Group, Image, MEMORY,
     Machine, Marginal, Message, Never, PeerStatus, Piece, Protocol, Proxy, REJOINING, Release, Replica,
-    Salvaged, Saved, Snapshot, Status, WALL_CLOCK, Wakeup,
+    Salvaged, Saved, Shortage, Snapshot, Status, WALL_CLOCK, Wakeup,
 };
 pub use mark::Mark;
 pub use members::{Manage, Managed, Member, Members};

@@ -144,6 +144,15 @@ pub trait Machine: Sized + Debug {
     fn check(&self) {}
 }
 
+/// What a node is short of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shortage {
+    /// Room on the disk.
+    Disk,
+    /// Memory, where nothing else bounds the data.
+    Memory,
+}
+
 /// A machine that holds a share of the replicated state.
 pub trait Replica: Machine {
     /// Everything `recover` needs to become this machine again (inverse of `recover`). Once it is durable, all
@@ -183,9 +192,9 @@ pub trait Replica: Machine {
     /// it does now.
     fn on_awaited(&mut self, _slot: u64, _cx: &mut Context<'_, Self>) {}
 
-    /// Whether this node's disk is nearly full. What it would propose for clients, as the leader or where any replica
-    /// may, it refuses meanwhile if it grows the data; it votes as before.
-    fn set_disk_full(&mut self, full: bool);
+    /// What this node is short of. What it would propose for clients, as the leader or where any replica may, it
+    /// refuses meanwhile if it grows the data; it votes as before.
+    fn set_shortage(&mut self, shortage: Option<Shortage>);
 
     /// What the state machine has executed, as a number (the last slot; without a total order, a digest of the set of
     /// instances), and a digest of its whole state: equal numbers must mean equal digests at every replica. Slow; for

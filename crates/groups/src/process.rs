@@ -8,8 +8,8 @@ use std::sync::{Arc, LazyLock};
 use bytes::Bytes;
 use quorate_core::{
     Access, Answered, Decoder, GroupId, GroupRequest, Instant, Manage, Managed, NodeId, Outcome, Payload,
-    PeerStatus, ProxyId, REJOINING, Random, Request, RequestId, Sample, Saved, Snapshot, Status, Time, Wire,
-    WireError, digest, mutation,
+    PeerStatus, ProxyId, REJOINING, Random, Request, RequestId, Sample, Saved, Shortage, Snapshot, Status,
+    Time, Wire, WireError, digest, mutation,
 };
 use quorate_runtime::{
     AnyProcess, ConfiguredProtocol, Decoded, Effects, Encoding, GroupProcess, Input, RecordError, Start,
@@ -307,8 +307,8 @@ impl AnyProcess for GroupsProcess {
         &mut self.effects
     }
 
-    fn set_disk_full(&mut self, full: bool) {
-        self.groups.iter_mut().for_each(|group| group.set_disk_full(full));
+    fn set_shortage(&mut self, shortage: Option<Shortage>) {
+        self.groups.iter_mut().for_each(|group| group.set_shortage(shortage));
     }
 
     fn set_timed(&mut self, timed: bool) {

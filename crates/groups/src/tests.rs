@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use quorate_core::{
     Access, Answered, Group, GroupId, GroupRequest, Image, Instant, Manage, Managed, Mark, NodeId, Outcome,
-    Payload, Piece, ProxyId, Random, Request, RequestId, Saved, Settings, Time, Wall, Wire,
+    Payload, Piece, ProxyId, Random, Request, RequestId, Saved, Settings, Shortage, Time, Wall, Wire,
 };
 use quorate_protocols::registry::named;
 use quorate_runtime::{AnyProcess, AnyProtocol, Input, OwnMessages, Start};
@@ -187,7 +187,7 @@ fn a_command_that_names_a_group_is_executed_by_that_one_alone() {
 fn where_the_disk_is_full_every_group_refuses_writes() {
     let mut process = with_open_sessions();
     for (id, full) in [(10, true), (20, false)] {
-        process.set_disk_full(full);
+        process.set_shortage(full.then_some(Shortage::Disk));
         for (id, key) in (id..).zip(["a", "z"]) {
             ask_command(&mut *process, id, &put(key, "1"));
             let replies = sync(&mut *process);

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use bytes::Bytes;
 use quorate_blocks::state::level;
 use quorate_core::{
-    FeatureLevel, GroupId, NodeId, Payload, ProcessId, ProxyId, Random, Request, RequestId, Saved, Snapshot,
-    Status, Time, WireError,
+    FeatureLevel, GroupId, NodeId, Payload, ProcessId, ProxyId, Random, Request, RequestId, Saved, Shortage,
+    Snapshot, Status, Time, WireError,
 };
 use quorate_runtime::{AnyProcess, ConfiguredProtocol, Effects, Input, OwnMessages, Start};
 
@@ -128,9 +128,9 @@ impl Machines {
         self.step();
     }
 
-    /// Whether the disk is nearly full.
-    pub(crate) fn set_disk_full(&mut self, full: bool) {
-        self.process.set_disk_full(full);
+    /// What this node is short of.
+    pub(crate) fn set_shortage(&mut self, shortage: Option<Shortage>) {
+        self.process.set_shortage(shortage);
     }
 
     /// Fires the timers that are due.

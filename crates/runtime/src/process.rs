@@ -11,8 +11,8 @@ use std::fmt::Debug;
 use bytes::Bytes;
 use quorate_core::{
     Answered, Arrival, Class, Fact, GroupId, Instant, Mark, Members, NodeId, Payload, ProcessId, ProxyId,
-    Random, Recipients, Request, RequestId, Salvaged, Sample, Saved, Snapshot, Status, Time, Wakeup, Wire,
-    WireError,
+    Random, Recipients, Request, RequestId, Salvaged, Sample, Saved, Shortage, Snapshot, Status, Time,
+    Wakeup, Wire, WireError,
 };
 use thiserror::Error;
 
@@ -226,7 +226,7 @@ pub trait AnyProcess {
     fn effects(&mut self) -> &mut Effects;
 
     /// Whether this node's disk is nearly full; for the replica, if there is one.
-    fn set_disk_full(&mut self, full: bool);
+    fn set_shortage(&mut self, shortage: Option<Shortage>);
 
     /// Whether marks are wanted from now on.
     fn set_timed(&mut self, timed: bool);

@@ -7,8 +7,8 @@ use std::mem;
 use bytes::Bytes;
 use quorate_core::{
     Configs, GroupId, Instant, Machine, Message, NodeId, NodeSet, Outgoing, Payload, ProcessId, Protocol,
-    Proxy, Random, Recipients, Replica, Request, RequestId, Salvaged, Sample, Saved, Snapshot, Status,
-    TextDigest, Time, Timers, Wakeup, Wire, WireError,
+    Proxy, Random, Recipients, Replica, Request, RequestId, Salvaged, Sample, Saved, Shortage, Snapshot,
+    Status, TextDigest, Time, Timers, Wakeup, Wire, WireError,
 };
 
 use crate::machine_runner::MachineRunner;
@@ -318,9 +318,9 @@ impl<P: Protocol> AnyProcess for ProcessRunner<P> {
         &mut self.effects
     }
 
-    fn set_disk_full(&mut self, full: bool) {
+    fn set_shortage(&mut self, shortage: Option<Shortage>) {
         if let Some(replica) = &mut self.replica {
-            replica.machine.set_disk_full(full);
+            replica.machine.set_shortage(shortage);
         }
     }
 

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use quorate_core::{
     Access, Answered, Capabilities, Configs, Context, Group, Instant, Interval, Machine, Message, Never,
     NodeId, NodeSet, Outcome, Payload, ProcessId, Protocol, Proxy, ProxyId, Random, Release, Replica,
-    Request, RequestId, Saved, Settings, SettingsError, Status, Time, Wall, Wire, wire_enum,
+    Request, RequestId, Saved, Settings, SettingsError, Shortage, Status, Time, Wall, Wire, wire_enum,
 };
 
 use crate::{AnyProcess, Effects, Input, OutgoingFrame, OwnMessages, Start, protocol};
@@ -139,7 +139,7 @@ impl Replica for Puppet<Bytes> {
     fn on_drain(&mut self, cx: &mut Context<'_, Self>) {
         heard(format!("{} drains", cx.me()));
     }
-    fn set_disk_full(&mut self, _: bool) {}
+    fn set_shortage(&mut self, _: Option<Shortage>) {}
     fn fingerprint(&self) -> (u64, u64) {
         (self.kept.len() as u64, 0)
     }

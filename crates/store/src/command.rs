@@ -1,9 +1,9 @@
 //! What clients can ask of the store. RESP, and later etcd's API, translate to these.
 
 use bytes::Bytes;
-use quorate_core::{Access, Decoder, Encoder, FeatureLevel, Wire, WireError, wire_enum};
+use quorate_core::{Access, Decoder, Encoder, FeatureLevel, NodeId, Shortage, Wire, WireError, wire_enum};
 
-use crate::reply::Kind;
+use crate::reply::{CommandError, Kind};
 use crate::users::UserRule;
 
 /// A key: any bytes, empty included.
@@ -91,6 +91,8 @@ pub enum Command {
     /// Changes nothing: the leader, this node, has put it in the place of a command that [grows](Command::grows) the
     /// data, because its disk is nearly full. → `Error`
     DiskFull { node: u64 },
+    /// The same, where nothing else bounds the data: the node's memory is nearly used up. → `Error`
+    MemoryFull { node: u64 },
     /// How many commands have changed users so far. → `Integer`
     UserChanges,
     /// All users. → `Users`
@@ -151,6 +153,7 @@ wire_enum!(Command {
     37 => Level,
     38 => RaiseLevel { to, if_new },
     39 => Settings,
+    40 => MemoryFull { node },
 });
 
 /// The tag of [`Command::Batch`] on the wire.
@@ -171,6 +174,24 @@ impl Command {
     /// not.
     pub fn grows(&self) -> bool {
         self.effect() == Effect::Grows
+    }
+
+    /// What takes the place of a command that this node refuses, since it is short of that.
+    pub fn refusal(shortage: Shortage, node: NodeId) -> Command {
+        let node = node.get().into();
+        match shortage {
+            Shortage::Disk => Command::DiskFull { node },
+            Shortage::Memory => Command::MemoryFull { node },
+        }
+    }
+
+    /// What clients are told, if it is in the place of one that was refused.
+    pub fn refused(&self) -> Option<CommandError> {
+        match *self {
+            Command::DiskFull { node } => Some(CommandError::DiskFull { node }),
+            Command::MemoryFull { node } => Some(CommandError::MemoryFull { node }),
+            _ => None,
+        }
     }
 
     /// The level below which it is [malformed](crate::CommandError::Malformed), as it is to builds that do not know it.
@@ -222,6 +243,7 @@ impl Command {
             | Command::Clear
             | Command::LimitData { .. }
             | Command::DiskFull { .. }
+            | Command::MemoryFull { .. }
             | Command::SetUsers { .. }
             | Command::DeleteUsers { .. }
             | Command::RaiseLevel { .. } => Effect::Changes,

@@ -201,7 +201,7 @@ impl Command {
             | Command::SetUsers { .. }
             | Command::DeleteUsers { .. }
             | Command::RaiseLevel { .. } => writing(Extent::Everything),
-            Command::DiskFull { .. } => writing(Extent::NOTHING),
+            Command::DiskFull { .. } | Command::MemoryFull { .. } => writing(Extent::NOTHING),
             Command::Batch { watched, commands } => union(watched, commands),
         };
         Touched::Other(footprint)

@@ -268,6 +268,7 @@ mod tests {
             (Command::Delete { keys: vec![z.clone(), z.clone()] }, Ok(Some(z.clone()))),
             (batch(vec![get(&a), get(&a)]), Ok(Some(a.clone()))),
             (Command::DiskFull { node: 1 }, Ok(None)),
+            (Command::MemoryFull { node: 1 }, Ok(None)),
             (
                 Command::Exists { keys: vec![z.clone(), a.clone()] },
                 Err(Scattered::Keys(vec![a.clone(), z.clone()])),

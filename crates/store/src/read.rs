@@ -112,6 +112,7 @@ impl Store {
             | Command::HashIncrementFloat { .. }
             | Command::LimitData { .. }
             | Command::DiskFull { .. }
+            | Command::MemoryFull { .. }
             | Command::Clear
             | Command::SetUsers { .. }
             | Command::DeleteUsers { .. }

@@ -298,6 +298,12 @@ pub enum CommandError {
         /// Which node that is.
         node: u64,
     },
+    /// The memory of the node that was asked is nearly used up, and nothing else bounds the data.
+    #[error("the memory of node {node} is nearly used up")]
+    MemoryFull {
+        /// Which node that is.
+        node: u64,
+    },
     /// A password to be removed is none of the user's.
     #[error("the user has no such password")]
     NoSuchPassword,
@@ -317,11 +323,19 @@ pub enum CommandError {
         bytes: u64,
     },
 }
+
+impl CommandError {
+    /// Whether a node has refused the command for want of room: it has no effect.
+    pub fn is_refusal(self) -> bool {
+        matches!(self, CommandError::DiskFull { .. } | CommandError::MemoryFull { .. })
+    }
+}
+
 wire_enum!(CommandError {
     0 => WrongType, 1 => NotInteger, 2 => FieldNotInteger, 3 => NotFloat, 4 => Overflow, 5 => NotFinite,
     6 => TooLarge, 7 => Malformed, 8 => FieldNotFloat, 9 => Infinite,
     10 => TooMuch, 11 => PatternTooLong, 12 => NoRoom, 13 => DataLimit, 14 => BelowData { bytes }, 15 => Unordered,
     16 => DiskFull { node },
     17 => NoSuchPassword, 18 => AllKeysAlready, 19 => TooManyUsers, 20 => SeveralGroups,
-    21 => AboveLimit { bytes },
+    21 => AboveLimit { bytes }, 22 => MemoryFull { node },
 });

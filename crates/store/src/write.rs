@@ -91,6 +91,7 @@ impl Store {
                 Ok(Reply::Done)
             }
             Command::DiskFull { node } => Err(CommandError::DiskFull { node: *node }),
+            Command::MemoryFull { node } => Err(CommandError::MemoryFull { node: *node }),
             Command::SetUsers { users, if_none } => {
                 Ok(if self.users.set(users, *if_none)? { Reply::Done } else { Reply::Skipped })
             }

@@ -291,7 +291,9 @@ impl Model {
                 self.entries.clear();
                 Reply::Done
             }
-            Command::LimitData { .. } | Command::DiskFull { .. } => unreachable!("not generated"),
+            Command::LimitData { .. } | Command::DiskFull { .. } | Command::MemoryFull { .. } => {
+                unreachable!("not generated")
+            }
             Command::Batch { .. } => unreachable!("not generated inside a batch"),
         })
     }

@@ -453,6 +453,10 @@ fn error_text(error: CommandError) -> Cow<'static, str> {
             )
             .into();
         }
+        CommandError::MemoryFull { node } => {
+            return format!("OOM memory nearly used up on node {node}: delete some data, or give it more")
+                .into();
+        }
         CommandError::DiskFull { node } => return format!("READONLY disk nearly full on node {node}").into(),
     })
 }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use quorate_core::link::FRAME;
-use quorate_core::{Manage, Managed, NodeId, Payload, ProcessId, Wall, Wire, mutation};
+use quorate_core::{Manage, Managed, NodeId, Payload, ProcessId, Shortage, Wall, Wire, mutation};
 use quorate_store::Command;
 
 use crate::batch::{Batch, Builder, Entry, Limits};
@@ -68,7 +68,7 @@ pub struct Intake {
     /// Proxies that wait for somebody to lead, and their nonces.
     lost: BTreeMap<ProcessId, u64>,
     /// The disk is nearly full: what would grow the data is replaced by its refusal.
-    disk_full: bool,
+    shortage: Option<Shortage>,
     max_bytes: usize,
 }
 
@@ -110,27 +110,26 @@ impl Intake {
             crowded: false,
             notices: Vec::new(),
             lost: BTreeMap::new(),
-            disk_full: false,
+            shortage: None,
             max_bytes,
         }
     }
 
-    /// Whether writes that grow the data are refused from now on. The refusal takes the place of the write in the log:
-    /// its number in the session is used up, so those behind it are executed as they would be.
-    pub fn set_disk_full(&mut self, full: bool) {
-        self.disk_full = full;
+    /// Writes that grow the data are refused from now on, if the node is short of something. The refusal takes the
+    /// place of the write in the log: its number in the session is used up, so those behind it are executed as they
+    /// would be.
+    pub fn set_shortage(&mut self, shortage: Option<Shortage>) {
+        self.shortage = shortage;
     }
 
     /// The write that is proposed for this one.
     fn admit(&self, command: Bytes) -> Bytes {
-        if !self.disk_full || command.is_empty() {
-            return command;
-        }
+        let Some(shortage) = self.shortage.filter(|_| !command.is_empty()) else { return command };
         let grows = match Part::of(&command) {
             Some(_) => true,
             None => Command::from_bytes(command.clone()).is_ok_and(|command| command.grows()),
         };
-        if grows { Command::DiskFull { node: self.me.get().into() }.to_bytes() } else { command }
+        if grows { Command::refusal(shortage, self.me).to_bytes() } else { command }
     }
 
     /// A proxy asks the leader, whose state includes everything that was decided under earlier leaders.
@@ -515,7 +514,7 @@ impl Intake {
 
     /// Begins anew. What is known of the disk stays: a leader that begins with a full one refuses from its first write.
     pub fn clear(&mut self) {
-        *self = Intake { disk_full: self.disk_full, ..Intake::new(self.me.into(), self.max_bytes) };
+        *self = Intake { shortage: self.shortage, ..Intake::new(self.me.into(), self.max_bytes) };
     }
 }
 

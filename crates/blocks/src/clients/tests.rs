@@ -6,7 +6,7 @@ use bytes::Bytes;
 use quorate_core::{
     Access, Answered, Class, Context, Failure, Group, Instant, Machine, Manage, Mark, Member, Members,
     NodeId, NodeSet, Outbox, Outcome, ProcessId, Proxy, ProxyId, Random, Release, Request, RequestId, Saved,
-    Settings, Time, Wall, Wire, wire_enum,
+    Settings, Shortage, Time, Wall, Wire, wire_enum,
 };
 use quorate_store::{Command, CommandError, Condition, Expiry, Reply};
 
@@ -183,7 +183,7 @@ fn a_leader_whose_disk_is_nearly_full_refuses_what_grows_the_data_and_executes_t
     pair.exchange(9);
     pair.exchange(9);
     assert_eq!(pair.value(), "bbb");
-    pair.intake.set_disk_full(true);
+    pair.intake.set_shortage(Some(Shortage::Disk));
     // Another leader was elected meanwhile, and then this one again.
     pair.intake.clear();
     pair.put(2, 1, 5);
@@ -203,7 +203,7 @@ fn a_leader_whose_disk_is_nearly_full_refuses_what_grows_the_data_and_executes_t
     pair.step(|proxy, cx| proxy.on_request(RequestId(4), request, cx));
     pair.exchange(9);
     assert_eq!(outcome(&pair, 4), Some(Outcome::Done(Reply::Integer(1).encoded())));
-    pair.intake.set_disk_full(false);
+    pair.intake.set_shortage(None);
     pair.put(5, 1, 2);
     pair.exchange(9);
     assert_eq!(pair.value(), "ff");

@@ -347,6 +347,7 @@ text_enum!(Command {
     "hash-increment-float" => HashIncrementFloat { key, field, by },
     "limit-data" => LimitData { bytes },
     "disk-full" => DiskFull { node },
+    "memory-full" => MemoryFull { node },
     "user-changes" => UserChanges,
     "users" => Users,
     "set-users" => SetUsers { users, if_none },
@@ -377,7 +378,7 @@ text_enum!(CommandError {
     "malformed" => Malformed, "field-not-float" => FieldNotFloat, "infinite" => Infinite,
     "too-much" => TooMuch, "pattern-too-long" => PatternTooLong,
     "no-room" => NoRoom, "data-limit" => DataLimit, "below-data" => BelowData { bytes }, "unordered" => Unordered,
-    "disk-full" => DiskFull { node },
+    "disk-full" => DiskFull { node }, "memory-full" => MemoryFull { node },
     "no-such-password" => NoSuchPassword, "all-keys-already" => AllKeysAlready, "too-many-users" => TooManyUsers,
     "several-groups" => SeveralGroups, "above-limit" => AboveLimit { bytes },
 });

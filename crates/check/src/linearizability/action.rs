@@ -37,7 +37,7 @@ pub fn each_key<'a>(command: &'a Command, with: &mut dyn FnMut(&'a Key)) {
         | Command::VersionsOf { keys }
         | Command::Delete { keys } => keys.iter().for_each(with),
         Command::PutMany { pairs, .. } => pairs.iter().for_each(|(key, _)| with(key)),
-        Command::LimitData { .. } | Command::DiskFull { .. } => {}
+        Command::LimitData { .. } | Command::DiskFull { .. } | Command::MemoryFull { .. } => {}
         Command::Scan { .. }
         | Command::Count
         | Command::RandomKey { .. }
@@ -91,6 +91,7 @@ pub fn each_made_key<'a>(command: &'a Command, with: &mut dyn FnMut(&'a Key)) {
         | Command::RandomKey { .. }
         | Command::LimitData { .. }
         | Command::DiskFull { .. }
+        | Command::MemoryFull { .. }
         | Command::Clear
         | Command::UserChanges
         | Command::Users
@@ -210,7 +211,7 @@ pub fn compile(
         Command::Count => Action::Count,
         Command::RandomKey { .. } => Action::RandomKey,
         Command::Clear => Action::Clear,
-        Command::LimitData { .. } | Command::DiskFull { .. } => {
+        Command::LimitData { .. } | Command::DiskFull { .. } | Command::MemoryFull { .. } => {
             return Err("limits on the data are not modelled");
         }
         Command::UserChanges | Command::Users | Command::SetUsers { .. } | Command::DeleteUsers { .. } => {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use quorate_core::{
-    Access, GroupId, GroupRequest, Manage, Request, RequestId, Status, Time, WALL_CLOCK, Wire,
+    Access, GroupId, GroupRequest, Manage, Request, RequestId, Shortage, Status, Time, WALL_CLOCK, Wire,
 };
 use quorate_tls::Credentials;
 use tracing::{info, warn};
@@ -143,7 +143,7 @@ impl<F: Frontend> Loop<F> {
             info!("the disk has room again");
             self.hand_overs = HandOvers::default();
         }
-        self.machines.set_disk_full(is_low);
+        let disk = is_low.then_some(Shortage::Disk);
         let can_hand_over = is_low && self.machines.leads() && metrics.peers_up.get() > 0;
         if can_hand_over && self.hand_overs.begin(now) {
             info!("the disk is nearly full: handing over to another leader");
@@ -154,6 +154,9 @@ impl<F: Frontend> Loop<F> {
         metrics.memory_used_bytes.set(memory.used);
         metrics.memory_limit_bytes.set(memory.limit);
         metrics.memory_nearly_used_up.set(is_low);
+        // Elsewhere an operator bounds the data.
+        let bounds = is_low && !self.constants.can.total_order;
+        self.machines.set_shortage(disk.or(bounds.then_some(Shortage::Memory)));
         if was_low && !is_low {
             info!(used = memory.used, limit = memory.limit, "there is memory again");
         }

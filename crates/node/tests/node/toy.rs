@@ -209,7 +209,7 @@ impl quorate_core::Replica for Replica {
     fn save(&self) -> Saved<Bytes> {
         Saved { restarted: true, snapshot: None, records: self.kept.clone() }
     }
-    fn set_disk_full(&mut self, _: bool) {}
+    fn set_shortage(&mut self, _: Option<Shortage>) {}
     fn fingerprint(&self) -> (u64, u64) {
         (0, 0)
     }

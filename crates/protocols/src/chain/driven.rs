@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use quorate_blocks::epochs::Role;
 use quorate_blocks::walls::Own;
-use quorate_core::{Context, Instant, PeerStatus, REJOINING, Salvaged, Saved, Status};
+use quorate_core::{Context, Instant, PeerStatus, REJOINING, Salvaged, Saved, Shortage, Status};
 
 use super::replica::Replica;
 use super::{Readers, Record};
@@ -28,8 +28,8 @@ impl quorate_core::Replica for Replica {
         self.log.state.fingerprint()
     }
 
-    fn set_disk_full(&mut self, full: bool) {
-        self.intake.set_disk_full(full);
+    fn set_shortage(&mut self, shortage: Option<Shortage>) {
+        self.intake.set_shortage(shortage);
     }
 
     fn read(&self, command: &Bytes) -> Bytes {

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use quorate_blocks::ballot::Ballot;
 use quorate_blocks::instance::{Frontier, Instance};
-use quorate_core::{Context, Instant, Machine, NodeId, ProcessId, Salvaged, Saved, Snapshot, Status, Wakeup};
+use quorate_core::{
+    Context, Instant, Machine, NodeId, ProcessId, Salvaged, Saved, Shortage, Snapshot, Status, Wakeup,
+};
 
 use super::in_flight::BatchesInFlight;
 use super::proposing::Step;
@@ -171,8 +173,8 @@ impl quorate_core::Replica for Replica {
         self.learner.drain();
     }
 
-    fn set_disk_full(&mut self, full: bool) {
-        self.learner.set_disk_full(full);
+    fn set_shortage(&mut self, shortage: Option<Shortage>) {
+        self.learner.set_shortage(shortage);
     }
 
     fn read(&self, command: &Bytes) -> Bytes {

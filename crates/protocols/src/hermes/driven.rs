@@ -5,7 +5,7 @@ use quorate_blocks::ballot::Ballot;
 use quorate_blocks::epochs::Role;
 use quorate_blocks::state::{Replicated, samples_of};
 use quorate_blocks::walls::Own;
-use quorate_core::{Context, Instant, REJOINING, Salvaged, Sample, Saved, Snapshot, Status, Wire};
+use quorate_core::{Context, Instant, REJOINING, Salvaged, Sample, Saved, Shortage, Snapshot, Status, Wire};
 use quorate_store::{Command, CommandError, Reply, Store};
 
 use super::keys::{Floor, Keys};
@@ -61,8 +61,10 @@ impl quorate_core::Replica for Replica {
         self.keys.fingerprint()
     }
 
-    fn set_disk_full(&mut self, full: bool) {
-        self.disk_full = full;
+    fn set_shortage(&mut self, shortage: Option<Shortage>) {
+        // Where keys are in memory alone, writes take no room on a disk.
+        let counts = |shortage: &Shortage| *shortage != Shortage::Disk || !self.config.group.diskless;
+        self.shortage = shortage.filter(counts);
     }
 
     /// A key that is not valid shows what may never be committed.

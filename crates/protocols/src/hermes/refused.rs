@@ -1,12 +1,14 @@
-//! Writes that a member has refused for want of room. They are in no record, since they have no effect. A copy of one
-//! that comes later (messages may be repeated, and proxies ask again) is refused as well, though there may be room by
-//! then: its client was told that it has no effect.
+//! Writes that a member has refused for want of room, and why. They are in no record, since they have no effect. A copy
+//! of one that comes later (messages may be repeated, and proxies ask again) is refused as well, though there may be
+//! room by then: its client was told that it has no effect.
 //!
 //! A restart forgets them. A copy that was on its way for so long comes by no connection any more.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use quorate_core::mutation;
+
+use quorate_store::Command;
 
 use super::record::Name;
 
@@ -16,20 +18,20 @@ const MOST: usize = 1 << 14;
 /// See the file comment.
 #[derive(Debug, Default)]
 pub struct Refused {
-    names: BTreeSet<Name>,
+    names: BTreeMap<Name, Command>,
     /// The oldest first, which is forgotten when there are too many.
     order: VecDeque<Name>,
 }
 
 impl Refused {
-    /// Whether this write was refused.
-    pub fn contains(&self, name: Name) -> bool {
-        self.names.contains(&name) && !mutation::active("hermes/refused-once")
+    /// What has taken the place of this write, if it was refused.
+    pub fn get(&self, name: Name) -> Option<Command> {
+        self.names.get(&name).filter(|_| !mutation::active("hermes/refused-once")).cloned()
     }
 
-    /// It is refused now.
-    pub fn insert(&mut self, name: Name) {
-        if self.names.insert(name) {
+    /// This takes its place now.
+    pub fn insert(&mut self, name: Name, refusal: Command) {
+        if self.names.insert(name, refusal).is_none() {
             self.order.push_back(name);
         }
         if self.order.len() > MOST
@@ -48,13 +50,16 @@ mod tests {
     fn the_latest_are_remembered_each_once() {
         let mut refused = Refused::default();
         let name = |seq| Name { nonce: 1, seq };
+        let refusal = |seq: u64| match seq % 2 {
+            0 => Command::DiskFull { node: 1 },
+            _ => Command::MemoryFull { node: 1 },
+        };
         for seq in 0..=MOST as u64 {
-            refused.insert(name(seq));
-            refused.insert(name(seq));
+            refused.insert(name(seq), refusal(seq));
+            refused.insert(name(seq), refusal(seq));
         }
-        assert!(
-            !refused.contains(name(0)) && refused.contains(name(1)) && refused.contains(name(MOST as u64))
-        );
+        let known = [0, 1, MOST as u64].map(|seq| refused.get(name(seq)));
+        assert_eq!(known, [None, Some(refusal(1)), Some(refusal(MOST as u64))]);
         assert_eq!((refused.names.len(), refused.order.len()), (MOST, MOST));
     }
 }

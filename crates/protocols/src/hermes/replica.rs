@@ -8,7 +8,8 @@ use quorate_blocks::rejoin::may_have_granted_leases;
 use quorate_blocks::state::Replicated;
 use quorate_blocks::walls::{ClockRequest, Own, Walls};
 use quorate_core::{
-    Context, Machine, NodeId, NodeSet, ProcessId, Saved, Time, Wakeup, Wall, Wire, mutation, wire_struct,
+    Context, Machine, NodeId, NodeSet, ProcessId, Saved, Shortage, Time, Wakeup, Wall, Wire, mutation,
+    wire_struct,
 };
 use quorate_store::Store;
 
@@ -53,7 +54,7 @@ pub struct Replica {
     pub(super) loss: Option<Loss>,
     /// Why no epoch begins, as far as this member was told.
     pub(super) amnesia: Option<Amnesia>,
-    pub(super) disk_full: bool,
+    pub(super) shortage: Option<Shortage>,
     /// Since when it has had no leases.
     pub(super) leaseless: Option<Time>,
     pub(super) keys: Keys,
@@ -164,7 +165,7 @@ impl Machine for Replica {
             is_whole: whole,
             loss: restart.or(rejoined),
             amnesia: None,
-            disk_full: false,
+            shortage: None,
             leaseless: None,
             keys,
             committed,

@@ -208,14 +208,13 @@ impl Replica {
             return self.answer(&write, Bytes::new());
         }
         let decoded = self.keys.store().decode(&write.command);
-        let is_full = self.disk_full && !self.config.group.diskless;
-        let refuses = is_full && decoded.as_ref().is_ok_and(Command::grows);
-        if refuses || self.coordinator.refused.contains(write.name) {
-            let node = self.me.get().into();
-            if mutation::active("hermes/refused-at-once") {
-                return self.answer(&write, Reply::Error(CommandError::DiskFull { node }).encoded());
+        let shortage = self.shortage.filter(|_| decoded.as_ref().is_ok_and(Command::grows));
+        let again = self.coordinator.refused.get(write.name);
+        if let Some(refusal) = again.or_else(|| Some(Command::refusal(shortage?, self.me))) {
+            if let Some(error) = refusal.refused().filter(|_| mutation::active("hermes/refused-at-once")) {
+                return self.answer(&write, Reply::Error(error).encoded());
             }
-            write.command = Command::DiskFull { node }.to_bytes();
+            write.command = refusal.to_bytes();
         }
         let key =
             decoded.and_then(|command| command.only_key().ok().flatten().ok_or(CommandError::Unordered));
@@ -273,10 +272,9 @@ impl Replica {
                 Verdict::Wait => waiting.push(write),
                 Verdict::New => {
                     let command = keys.store().decode(&write.command).expect("it was decoded before");
-                    if let Command::DiskFull { node } = command {
-                        coordinator.refused.insert(write.name);
-                        let refused = Reply::Error(CommandError::DiskFull { node }).encoded();
-                        answered.push((write, Some(refused)));
+                    if let Some(error) = command.refused() {
+                        coordinator.refused.insert(write.name, command);
+                        answered.push((write, Some(Reply::Error(error).encoded())));
                         continue;
                     }
                     let number = version << ORDINAL_BITS | answers.len() as u64;

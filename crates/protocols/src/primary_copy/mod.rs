@@ -37,7 +37,7 @@ use quorate_blocks::settings::{self, IntakeConfig};
 use quorate_blocks::state::Replicated;
 use quorate_core::{
     Capabilities, Context, Fact, Group, Instant, Machine, Mark, NodeId, NodeSet, ProcessId, Protocol,
-    Salvaged, Saved, Settings, SettingsError, Status, mutation,
+    Salvaged, Saved, Settings, SettingsError, Shortage, Status, mutation,
 };
 
 pub use message::{Message, Record};
@@ -374,8 +374,8 @@ impl quorate_core::Replica for Replica {
         self.state.fingerprint()
     }
 
-    fn set_disk_full(&mut self, full: bool) {
-        self.intake.set_disk_full(full);
+    fn set_shortage(&mut self, shortage: Option<Shortage>) {
+        self.intake.set_shortage(shortage);
     }
 
     fn read(&self, command: &Bytes) -> Bytes {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use quorate_blocks::clients::Gate;
 use quorate_blocks::walls::Own;
-use quorate_core::{Context, Instant, Salvaged, Sample, Saved, Status};
+use quorate_core::{Context, Instant, Salvaged, Sample, Saved, Shortage, Status};
 
 use super::Record;
 use super::replica::{Replica, Role};
@@ -30,8 +30,8 @@ impl quorate_core::Replica for Replica {
         self.on_value_awaited(slot);
     }
 
-    fn set_disk_full(&mut self, full: bool) {
-        self.intake.set_disk_full(full);
+    fn set_shortage(&mut self, shortage: Option<Shortage>) {
+        self.intake.set_shortage(shortage);
     }
 
     fn read(&self, command: &Bytes) -> Bytes {

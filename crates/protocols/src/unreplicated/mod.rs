@@ -155,8 +155,8 @@ impl quorate_core::Replica for Replica {
     fn save(&self) -> Saved<Bytes> {
         Saved { restarted: true, snapshot: Some(self.state.freeze()), records: self.pending.clone().into() }
     }
-    fn set_disk_full(&mut self, full: bool) {
-        self.intake.set_disk_full(full);
+    fn set_shortage(&mut self, shortage: Option<Shortage>) {
+        self.intake.set_shortage(shortage);
     }
     fn fingerprint(&self) -> (u64, u64) {
         self.state.fingerprint()

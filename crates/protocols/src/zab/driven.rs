@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use quorate_blocks::walls::Own;
-use quorate_core::{Context, Instant, REJOINING, Salvaged, Saved, Status};
+use quorate_core::{Context, Instant, REJOINING, Salvaged, Saved, Shortage, Status};
 
 use super::Record;
 use super::replica::{Replica, Role};
@@ -25,8 +25,8 @@ impl quorate_core::Replica for Replica {
         self.hand_over(None, None, cx.now());
     }
 
-    fn set_disk_full(&mut self, full: bool) {
-        self.intake.set_disk_full(full);
+    fn set_shortage(&mut self, shortage: Option<Shortage>) {
+        self.intake.set_shortage(shortage);
     }
 
     fn read(&self, command: &Bytes) -> Bytes {

@@ -7,7 +7,7 @@ use quorate_blocks::reach::Reach;
 use quorate_check::{Checker, MILLISECOND, SECOND};
 use quorate_core::{Access, Answered, Failure, Managed, Outcome, Request, RequestId, Wire, digest};
 use quorate_runtime::Input;
-use quorate_store::{Command, CommandError, Condition, Reply};
+use quorate_store::{Command, Condition, Reply};
 
 use super::operator::is_operators;
 use super::{Cluster, Event};
@@ -120,7 +120,7 @@ impl Cluster {
                     Err(error) => return self.fail("reply", format!("a reply cannot be read: {error}")),
                 };
                 let done = !matches!(reply, Reply::Error(_));
-                let is_refused = matches!(reply, Reply::Error(CommandError::DiskFull { .. }));
+                let is_refused = matches!(reply, Reply::Error(error) if error.is_refusal());
                 self.work.succeeded(lane, &reply);
                 match is_refused {
                     true => self.work.recorder.refused(pending.invocation),

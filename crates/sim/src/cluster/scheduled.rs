@@ -1,6 +1,7 @@
 //! Faults strike, and end.
 
 use quorate_check::{MILLISECOND, Nanos};
+use quorate_core::Shortage;
 use quorate_runtime::Input;
 
 use super::{Cluster, Event};
@@ -186,7 +187,7 @@ impl Cluster {
         let at = &mut self.hosts[host];
         let is_full = at.disk.is_nearly_full(self.now);
         if let Some(life) = &mut at.life {
-            life.process.set_disk_full(is_full);
+            life.process.set_shortage(is_full.then_some(Shortage::Disk));
         }
         if is_full {
             self.queue.push(self.now + 50 * MILLISECOND, Event::LookAtRoom { host });

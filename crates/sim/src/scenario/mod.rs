@@ -43,6 +43,7 @@
 //! | `tick 100ms` | time moves, and every timer that is due goes off |
 //! | `disk r1 manual`, `disk r1 auto` | records become durable by `sync` only; at once (as in the beginning) |
 //! | `disk r1 full`, `disk r1 free` | a node that lives finds its disk nearly full; there is room again |
+//! | `memory r1 full`, `memory r1 free` | the same, of its memory |
 //! | `sync r1` | what was persisted is durable |
 //! | `batch r1 begin`, `batch r1 end` | all that a node takes in between is handled in one batch |
 //! | `checkpoint r1` | the replica's state is saved, and its log cut; with `auto`, a state that came from elsewhere is at once |

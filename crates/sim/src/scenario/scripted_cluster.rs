@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use quorate_core::{
     Access, Answered, Diskless, FeatureLevel, Group, Instant, Managed, NodeId, NodeSet, Outcome, Payload,
-    ProcessId, ProxyId, Random, Request, RequestId, Saved, Settings, Time, Wall, Wire,
+    ProcessId, ProxyId, Random, Request, RequestId, Saved, Settings, Shortage, Time, Wall, Wire,
 };
 use quorate_runtime::{
     AnyProtocol, ConfiguredProtocol, Effects, GroupProcess, Input, OutgoingFrame, OwnMessages, RecordLedger,
@@ -254,9 +254,10 @@ impl ScriptedCluster {
                 self.node(id)?.manual = *how == "manual";
                 self.sync_if_auto(id);
             }
-            ["disk", name, how @ ("full" | "free")] => {
+            [what @ ("disk" | "memory"), name, how @ ("full" | "free")] => {
+                let shortage = if *what == "disk" { Shortage::Disk } else { Shortage::Memory };
                 if let Some(process) = &mut self.node(node(name)?)?.process {
-                    process.set_disk_full(*how == "full");
+                    process.set_shortage((*how == "full").then_some(shortage));
                 }
             }
             ["batch", name, "begin"] => self.node(node(name)?)?.gathers = true,

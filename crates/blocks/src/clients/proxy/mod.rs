@@ -30,7 +30,7 @@ use quorate_core::{
     Access, Context, Count, Failure, Machine, Mark, Never, NodeId, NodeSet, Outcome, ProcessId, Proxy,
     Request, RequestId, Sample, Saved, Time, Wire, mutation,
 };
-use quorate_store::{CommandError, Reply};
+use quorate_store::Reply;
 
 use crate::clients::message::{Embeds, Message};
 use crate::clients::streams::Streams;
@@ -564,5 +564,5 @@ impl<M: Embeds> Proxy for SessionClient<M> {
 
 /// Whether a reply says that a replica has refused a write for want of room.
 fn is_refusal(reply: &Bytes) -> bool {
-    matches!(Reply::from_bytes(reply.clone()), Ok(Reply::Error(CommandError::DiskFull { .. })))
+    matches!(Reply::from_bytes(reply.clone()), Ok(Reply::Error(error)) if error.is_refusal())
 }

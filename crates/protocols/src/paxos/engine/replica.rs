@@ -17,8 +17,8 @@ use quorate_blocks::state::Replicated;
 use quorate_blocks::walls::{Own, Walls};
 use quorate_blocks::writes::Writes;
 use quorate_core::{
-    Context, Fact, Instant, Machine, Marginal, Mark, NodeId, PeerStatus, ProcessId, Salvaged, Saved, Status,
-    Time, Wakeup, Wall, mutation,
+    Context, Fact, Instant, Machine, Marginal, Mark, NodeId, PeerStatus, ProcessId, Salvaged, Saved,
+    Shortage, Status, Time, Wakeup, Wall, mutation,
 };
 
 use super::ballots::{Polling, SentVotes};
@@ -525,8 +525,8 @@ impl<P: Policy> quorate_core::Replica for Replica<P> {
         self.fetch_lacking(cx);
     }
 
-    fn set_disk_full(&mut self, full: bool) {
-        self.intake.set_disk_full(full);
+    fn set_shortage(&mut self, shortage: Option<Shortage>) {
+        self.intake.set_shortage(shortage);
     }
 
     fn read(&self, command: &Bytes) -> Bytes {

@@ -10,7 +10,7 @@ use quorate_blocks::clients::{self, Intake, PendingRead, ReadQueue};
 use quorate_blocks::instance::Instance;
 use quorate_blocks::settings::IntakeConfig;
 use quorate_blocks::state::{Effect, Replicated};
-use quorate_core::{Context, NodeId, NodeSet, ProcessId, Time, Wall};
+use quorate_core::{Context, NodeId, NodeSet, ProcessId, Shortage, Time, Wall};
 
 use super::{Host, Learner};
 use crate::epaxos::graph::Interference;
@@ -208,10 +208,11 @@ impl Learner {
         self.requests.draining = true;
     }
 
-    /// Whether writes that grow the data are refused. Their refusals are instances as they would have been: another
-    /// replica may have been asked for the same write, and what is executed first is the answer.
-    pub fn set_disk_full(&mut self, full: bool) {
-        self.requests.intake.set_disk_full(full);
+    /// Writes that grow the data are refused, if this node is short of something. Their refusals are instances as they
+    /// would have been: another replica may have been asked for the same write, and what is executed first is the
+    /// answer.
+    pub fn set_shortage(&mut self, shortage: Option<Shortage>) {
+        self.requests.intake.set_shortage(shortage);
     }
 }
 
