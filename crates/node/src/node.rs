@@ -172,8 +172,9 @@ struct Loop<F: Frontend> {
     resources: Resources,
     watermarks: Watermarks,
     levels: Levels,
-    /// Bytes of the log when the disk was last looked at for its growth, and whether the log had no room then.
-    looked_at: u64,
+    /// Bytes of the log when the disk was last looked at for its growth, and those that had come in when memory was;
+    /// and whether the log had no room then.
+    looked_at: [u64; 2],
     short: bool,
     hand_overs: HandOvers,
     housekeeping: Time,
@@ -377,7 +378,7 @@ impl<F: Frontend> Loop<F> {
                 .map_err(system("a thread that watches the disk"))?,
             watermarks,
             levels,
-            looked_at: 0,
+            looked_at: [0; 2],
             short: false,
             hand_overs: HandOvers::default(),
             housekeeping: Time::ZERO,

@@ -1,7 +1,8 @@
 //! Room on the disk and in memory: what there is, and when a node is near its end.
 //!
 //! A thread of its own asks, once a second: a file system may take as long as it likes to answer, and the event loop
-//! must not wait for it. It asks sooner where the log has grown by a part of the reserve since ([`WRITTEN_PART`]).
+//! must not wait for it. It asks sooner where the log has grown since by a part of the disk's reserve, or as large a
+//! part of that of memory has come in ([`GROWN_PART`]).
 //!
 //! - **Disk**: the file system of the data directory is *nearly full* when less than the reserve is free, until a
 //!   quarter more than that is; and while the log's next segment has no room. The reserve is for what a node must still
@@ -28,8 +29,9 @@ use crate::monitor::{WARNING_DISK, WARNING_MEMORY};
 /// How often the system is asked.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// It is asked before its time when the log has grown by this part of the reserve.
-pub(crate) const WRITTEN_PART: u64 = 8;
+/// It is asked before its time when the log has grown by this part of the disk's reserve, or as large a part of that of
+/// memory has come in.
+pub(crate) const GROWN_PART: u64 = 8;
 
 /// The reserve where none is configured: this part of the file system, but no more than [`MOST_RESERVED`].
 pub(crate) const RESERVED_PART: u64 = 20;
@@ -234,6 +236,11 @@ impl DiskWatermark {
 /// A disk that was nearly full no longer is with so many bytes free, unless the log's next segment has no room.
 fn enough_again(reserve: u64) -> u64 {
     reserve.saturating_add(reserve / 4)
+}
+
+/// What is free of this limit when memory is nearly used up.
+pub(crate) fn memory_reserve(limit: u64) -> u64 {
+    limit / 10
 }
 
 /// Whether memory is nearly used up, from one look to the next: then the kernel may soon end the process.

@@ -13,7 +13,8 @@ use crate::clock;
 use crate::frontend::Frontend;
 use crate::journal::{self, Room};
 use crate::logging;
-use crate::resources::{self, Found, WRITTEN_PART};
+use crate::metrics::Metrics;
+use crate::resources::{self, Found, GROWN_PART};
 
 /// How often slow things are looked after: status changes, gauges.
 const HOUSEKEEPING: Duration = Duration::from_millis(250);
@@ -100,13 +101,21 @@ impl<F: Frontend> Loop<F> {
         self.keep_up_with_groups(now);
     }
 
-    /// Looks at the disk before its time if the log has grown by much, or has no room to grow.
+    /// Looks at the disk and at memory before their time if the log has grown by much, or has no room to grow; or if
+    /// much has come in.
     pub(super) fn look_at_growth(&mut self, now: Time) {
-        let written = self.metrics.log_bytes_total.get();
-        let part = self.metrics.disk_reserve_bytes.get() / WRITTEN_PART;
-        if part > 0 && written - self.looked_at >= part {
-            self.looked_at = written;
-            self.resources.look();
+        let Metrics { log_bytes_total, disk_reserve_bytes, memory_limit_bytes, .. } = &*self.metrics;
+        let taken_in = self.metrics.client_bytes_in_total.get() + self.metrics.peer_bytes_in_total.get();
+        let grown = [
+            (log_bytes_total.get(), disk_reserve_bytes.get()),
+            (taken_in, resources::memory_reserve(memory_limit_bytes.get())),
+        ];
+        for (looked_at, (bytes, reserve)) in self.looked_at.iter_mut().zip(grown) {
+            let part = reserve / GROWN_PART;
+            if part > 0 && bytes - *looked_at >= part {
+                *looked_at = bytes;
+                self.resources.look();
+            }
         }
         let short = self.journal.is_short();
         if self.resources.take_fresh() || std::mem::replace(&mut self.short, short) != short {
