@@ -33,6 +33,9 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// memory has come in.
 pub(crate) const GROWN_PART: u64 = 8;
 
+/// Bytes that are large to the allocator.
+const UNTOUCHED: usize = 4 << 20;
+
 /// The reserve where none is configured: this part of the file system, but no more than [`MOST_RESERVED`].
 pub(crate) const RESERVED_PART: u64 = 20;
 
@@ -236,6 +239,13 @@ impl DiskWatermark {
 /// A disk that was nearly full no longer is with so many bytes free, unless the log's next segment has no room.
 fn enough_again(reserve: u64) -> u64 {
     reserve.saturating_add(reserve / 4)
+}
+
+/// Has the allocator give back what was freed. It does so late, and only when something large is freed after that: a
+/// node that is idle would keep it for ever.
+pub(crate) fn prompt_allocator() {
+    // Never touched, it takes addresses and no memory.
+    drop(std::hint::black_box(Vec::<u8>::with_capacity(UNTOUCHED)));
 }
 
 /// What is free of this limit when memory is nearly used up.

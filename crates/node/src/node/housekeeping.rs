@@ -163,6 +163,9 @@ impl<F: Frontend> Loop<F> {
         metrics.memory_used_bytes.set(memory.used);
         metrics.memory_limit_bytes.set(memory.limit);
         metrics.memory_nearly_used_up.set(is_low);
+        if is_low {
+            resources::prompt_allocator();
+        }
         // Elsewhere an operator bounds the data.
         let bounds = is_low && !self.constants.can.total_order;
         self.machines.set_shortage(disk.or(bounds.then_some(Shortage::Memory)));
