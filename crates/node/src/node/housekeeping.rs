@@ -43,7 +43,7 @@ fn hand_over(group: Option<GroupId>, now: Time) -> (RequestId, Request) {
     (RequestId(OWN), request)
 }
 
-/// When a node whose disk is nearly full hands over, if it leads. An attempt may come to nothing, so the next one
+/// When a node that is short of room hands over, if it leads. An attempt may come to nothing, so the next one
 /// follows soon; but others may have no room either, so there are ever fewer.
 #[derive(Debug)]
 pub(super) struct HandOvers {
@@ -150,14 +150,8 @@ impl<F: Frontend> Loop<F> {
         }
         if was_low && !is_low {
             info!("the disk has room again");
-            self.hand_overs = HandOvers::default();
         }
         let disk = is_low.then_some(Shortage::Disk);
-        let can_hand_over = is_low && self.machines.leads() && metrics.peers_up.get() > 0;
-        if can_hand_over && self.hand_overs.begin(now) {
-            info!("the disk is nearly full: handing over to another leader");
-            self.ready.extend(self.machines.led().into_iter().map(|group| hand_over(group, now)));
-        }
         let (was_low, is_low) = (metrics.memory_nearly_used_up.get(), self.watermarks.memory.look(memory));
         let memory = memory.unwrap_or_default();
         metrics.memory_used_bytes.set(memory.used);
@@ -166,16 +160,31 @@ impl<F: Frontend> Loop<F> {
         if is_low {
             resources::prompt_allocator();
         }
-        // Elsewhere an operator bounds the data.
-        let bounds = is_low && !self.constants.can.total_order;
-        self.machines.set_shortage(disk.or(bounds.then_some(Shortage::Memory)));
         if was_low && !is_low {
             info!(used = memory.used, limit = memory.limit, "there is memory again");
         }
+        // Elsewhere an operator bounds the data.
+        let bounds = is_low && !self.constants.can.total_order;
+        self.lead_elsewhere(disk.or(bounds.then_some(Shortage::Memory)), now);
         for (name, words) in resources::warnings(&metrics) {
             if let Some(unsaid) = self.log_rate.ask(name, now) {
                 warn!(unsaid, "{words}");
             }
+        }
+    }
+
+    /// Refuses what grows the data while this node is short of something, and hands over what it leads.
+    fn lead_elsewhere(&mut self, shortage: Option<Shortage>, now: Time) {
+        self.machines.set_shortage(shortage);
+        let what = match shortage {
+            None => return self.hand_overs = HandOvers::default(),
+            Some(Shortage::Disk) => "the disk is nearly full",
+            Some(Shortage::Memory) => "memory is nearly used up",
+        };
+        let can_hand_over = self.machines.leads() && self.metrics.peers_up.get() > 0;
+        if can_hand_over && self.hand_overs.begin(now) {
+            info!("{what}: handing over to another leader");
+            self.ready.extend(self.machines.led().into_iter().map(|group| hand_over(group, now)));
         }
     }
 
