@@ -179,6 +179,15 @@ impl Keys {
         deleted.filter(|key| self.is_valid(key) || mutation::active("hermes/forget-undecided"))
     }
 
+    /// After a start: what was forgotten before is forgotten again. Its last version is still in the log, and may be
+    /// older than what others told of all keys that were not here.
+    pub fn forget_again(&mut self) {
+        let floor = self.floor;
+        let below = |key: &&Key| self.at(key) <= floor.at && !mutation::active("hermes/forgotten-comes-back");
+        let gone: Vec<Key> = self.tombstones_before(floor.forgotten).filter(below).cloned().collect();
+        gone.iter().for_each(|key| self.forget(key));
+    }
+
     /// How many keys are deleted, and remembered.
     pub fn tombstones(&self) -> usize {
         self.parts.iter().map(|part| part.deleted.len()).sum()
@@ -554,6 +563,14 @@ mod tests {
         assert_eq!(keys.last(&key), Held { at: floor.at, record: Record::forgetting(30) });
         assert_eq!(keys.fingerprint(), print, "others may not have forgotten it yet");
         assert_eq!(keys.opens_at(Wall::from_millis(30)), 31);
+
+        // As a restart finds them: what is below the floor in both respects was forgotten.
+        for (letter, opened, valid) in [("a", 30, true), ("d", 31, true), ("b", 30, false)] {
+            delete(&mut keys, letter, opened, valid);
+        }
+        keys.forget_again();
+        let [a, b, d] = ["a", "b", "d"].map(|letter| keys.get(&named(letter)[0]).is_some());
+        assert_eq!([a, b, d], [false, true, true]);
     }
 
     #[test]

@@ -144,6 +144,7 @@ impl Machine for Replica {
                 }
             }
         }
+        keys.forget_again();
         let diskless = config.group.diskless;
         let lacks_disk = rejoined.is_some_and(|loss| loss.disk);
         let restart = Replica::loss(diskless, (promised, entered), lacks_disk);

@@ -14,6 +14,10 @@
 //!   session, and its client is told that nobody knows. To spare clients that, proxies open their sessions anew long
 //!   before ([`ProxyConfig::renew`](quorate_blocks::clients::ProxyConfig::renew)).
 //!
+//! **Restarts.** The last version of a forgotten key is in the log until a snapshot is written. A member that starts
+//! forgets again what is deleted and below its floor in both respects: what it had forgotten, or held for deleted when
+//! it was whole last.
+//!
 //! **Transfers.** A page comes with the floor of its sender. What a shadow has, and the page should have and has not,
 //! was deleted there, if it is not later than the floor. What neither has is as the sender says, when all pages have
 //! come: the shadow's floor is the higher one. Until then it is what was true when the shadow was whole last. So

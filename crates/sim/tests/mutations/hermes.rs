@@ -19,6 +19,9 @@ caught! { "hermes",
     // Keys that are forgotten.
     a_shadow_that_forgets: "hermes/shadow-forgets"
         with &["heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms", "hermes.tombstones=300ms"];
+    a_key_that_comes_back_with_a_restart: "hermes/forgotten-comes-back"
+        with &["heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms", "hermes.tombstones=200ms"],
+        of 5, under "all,lost-links", at 410109;
     // Epochs.
     a_shadow_that_serves: "hermes/shadow-reads", at 9;
     a_lease_that_outlives_its_epoch: "epochs/promise-while-leased";
