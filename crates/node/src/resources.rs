@@ -241,9 +241,9 @@ fn enough_again(reserve: u64) -> u64 {
     reserve.saturating_add(reserve / 4)
 }
 
-/// Has the allocator give back what was freed. It does so late, and only when something large is freed after that: a
-/// node that is idle would keep it for ever.
-pub(crate) fn prompt_allocator() {
+/// Has the allocator purge what was freed: give it back to the system. It does so late, and only when something large
+/// is freed after that: a node that is idle would keep it for ever.
+pub(crate) fn purge_freed_memory() {
     // Never touched, it takes addresses and no memory.
     drop(std::hint::black_box(Vec::<u8>::with_capacity(UNTOUCHED)));
 }

@@ -115,9 +115,8 @@ impl Intake {
         }
     }
 
-    /// Writes that grow the data are refused from now on, if the node is short of something. The refusal takes the
-    /// place of the write in the log: its number in the session is used up, so those behind it are executed as they
-    /// would be.
+    /// While the node is short of something, writes that grow the data are refused. The refusal takes the place of the
+    /// write in the log: its number in the session is used up, so those behind it are executed as ever.
     pub fn set_shortage(&mut self, shortage: Option<Shortage>) {
         self.shortage = shortage;
     }

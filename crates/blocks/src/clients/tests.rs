@@ -56,7 +56,7 @@ struct Pair {
     proxy: SessionClient<Say>,
     out: Outbox<SessionClient<Say>>,
     random: Random,
-    /// The proxy's time.
+    /// Clocks as the proxy reads them; a test moves them.
     at: Instant,
 }
 

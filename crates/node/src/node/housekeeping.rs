@@ -158,14 +158,14 @@ impl<F: Frontend> Loop<F> {
         metrics.memory_limit_bytes.set(memory.limit);
         metrics.memory_nearly_used_up.set(is_low);
         if is_low {
-            resources::prompt_allocator();
+            resources::purge_freed_memory();
         }
         if was_low && !is_low {
             info!(used = memory.used, limit = memory.limit, "there is memory again");
         }
         // Elsewhere an operator bounds the data.
         let bounds = is_low && !self.constants.can.total_order;
-        self.lead_elsewhere(disk.or(bounds.then_some(Shortage::Memory)), now);
+        self.act_on_shortage(disk.or(bounds.then_some(Shortage::Memory)), now);
         for (name, words) in resources::warnings(&metrics) {
             if let Some(unsaid) = self.log_rate.ask(name, now) {
                 warn!(unsaid, "{words}");
@@ -174,7 +174,7 @@ impl<F: Frontend> Loop<F> {
     }
 
     /// Refuses what grows the data while this node is short of something, and hands over what it leads.
-    fn lead_elsewhere(&mut self, shortage: Option<Shortage>, now: Time) {
+    fn act_on_shortage(&mut self, shortage: Option<Shortage>, now: Time) {
         self.machines.set_shortage(shortage);
         let what = match shortage {
             None => return self.hand_overs = HandOvers::default(),

@@ -8,8 +8,9 @@ use quorate_blocks::walls::Own;
 use quorate_core::{Context, Instant, REJOINING, Salvaged, Sample, Saved, Shortage, Snapshot, Status, Wire};
 use quorate_store::{Command, CommandError, Reply, Store};
 
-use super::keys::{Floor, Keys};
+use super::keys::Keys;
 use super::replica::{Head, Replica};
+use super::tombstones::Floor;
 use super::{Config, Record};
 
 impl quorate_core::Replica for Replica {

@@ -12,6 +12,7 @@ use quorate_core::{
 use quorate_store::{Command, Key, Reply, Store};
 
 use super::record::Record;
+use super::tombstones::Floor;
 
 /// Orders the versions of a key. A version that is replayed in a later epoch has that epoch's number: what was
 /// committed in an epoch is then above all that members of earlier ones have left behind.
@@ -54,29 +55,6 @@ impl Version {
 pub struct Held {
     pub at: Timestamp,
     pub record: Record,
-}
-
-/// What counts as the version of each key that is not here (`tombstones.rs`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Floor {
-    /// The key was deleted at this version or before, or was never written.
-    pub at: Timestamp,
-    /// Sessions that were opened at this time or before may have writes in it.
-    pub forgotten: u64,
-}
-wire_struct!(Floor { at, forgotten });
-
-impl Floor {
-    /// The higher of each.
-    #[must_use]
-    pub fn max(self, other: Floor) -> Floor {
-        Floor { at: self.at.max(other.at), forgotten: self.forgotten.max(other.forgotten) }
-    }
-
-    /// As a version of a key.
-    pub fn version(self, key: Key) -> Version {
-        Version { key, at: self.at, valid: true, value: None, record: Record::forgetting(self.forgotten) }
-    }
 }
 
 /// The changes of a key by one version have numbers of their own in the store: these bits below the version's.
@@ -154,8 +132,7 @@ impl Keys {
 
     /// What its next version follows.
     pub fn last(&self, key: &Key) -> Held {
-        let forgotten = || Held { at: self.floor.at, record: Record::forgetting(self.floor.forgotten) };
-        self.get(key).cloned().unwrap_or_else(forgotten)
+        self.get(key).cloned().unwrap_or_else(|| self.floor.held())
     }
 
     /// What counts for keys that are not here.

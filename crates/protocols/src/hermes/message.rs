@@ -8,7 +8,8 @@ use quorate_core::{Arrival, Class, NodeSet, Release, Time, Wall, wire_enum, wire
 use quorate_store::Key;
 
 use super::Timer;
-use super::keys::{Floor, Timestamp, Version};
+use super::keys::{Timestamp, Version};
+use super::tombstones::Floor;
 
 /// A message. `ballot` is that of the epoch in which it is said.
 #[derive(Clone, Debug)]

@@ -13,11 +13,12 @@ use quorate_core::{
 };
 use quorate_store::Store;
 
-use super::keys::{Floor, Keys};
+use super::keys::Keys;
 use super::memory::{Amnesia, Loss};
 use super::message::Known;
 use super::reads::Parked;
 use super::slow_members::SlowMembers;
+use super::tombstones::Floor;
 use super::transfer::Transfer;
 use super::writes::Coordinator;
 use super::{Config, Message, Record};

@@ -24,15 +24,44 @@
 //! whoever gathers what shadows have takes the latest for each key, with each floor for a version of all keys that its
 //! member does not have.
 
-use quorate_core::{Context, Fact, digest, mutation};
+use quorate_core::{Context, Fact, digest, mutation, wire_struct};
 use quorate_store::Key;
 
-use super::Record;
-use super::keys::{Floor, Timestamp, Version};
+use super::keys::{Held, Timestamp, Version};
 use super::replica::Replica;
+use super::{Record, record};
 
 /// Keys that are forgotten in one heartbeat.
 const AT_ONCE: usize = 4096;
+
+/// What counts as the version of each key that is not here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Floor {
+    /// The key was deleted at this version or before, or was never written.
+    pub at: Timestamp,
+    /// Sessions that were opened at this time or before may have writes in it.
+    pub forgotten: u64,
+}
+wire_struct!(Floor { at, forgotten });
+
+impl Floor {
+    /// The higher of each.
+    #[must_use]
+    pub fn max(self, other: Floor) -> Floor {
+        Floor { at: self.at.max(other.at), forgotten: self.forgotten.max(other.forgotten) }
+    }
+
+    /// As the history of a key that is not here.
+    pub fn held(self) -> Held {
+        Held { at: self.at, record: record::Record::forgetting(self.forgotten) }
+    }
+
+    /// As a version of a key that is not here, which is committed.
+    pub fn version(self, key: Key) -> Version {
+        let Held { at, record } = self.held();
+        Version { key, at, valid: true, value: None, record }
+    }
+}
 
 impl Timestamp {
     /// Whether nobody wrote this version: it stands for what somebody has forgotten.

@@ -16,8 +16,9 @@ use quorate_core::{Context, Fact, NodeId, Time, mutation};
 use quorate_store::Key;
 
 use super::Message;
-use super::keys::{Floor, Version};
+use super::keys::Version;
 use super::replica::Replica;
+use super::tombstones::Floor;
 
 /// A source that does not answer so often is replaced by another. Each time it is waited for twice as long: where links
 /// are full, copies of a page would keep all others from coming.

@@ -208,9 +208,8 @@ impl Learner {
         self.requests.draining = true;
     }
 
-    /// Writes that grow the data are refused, if this node is short of something. Their refusals are instances as they
-    /// would have been: another replica may have been asked for the same write, and what is executed first is the
-    /// answer.
+    /// While this node is short of something, writes that grow the data are refused. Each refusal is an instance, as
+    /// the write would be: another replica may have been asked for it, and what is executed first is the answer.
     pub fn set_shortage(&mut self, shortage: Option<Shortage>) {
         self.requests.intake.set_shortage(shortage);
     }
