@@ -2,7 +2,7 @@
 //!
 //! Its clients finish what they have begun ([`Clients::drain`](crate::clients::Clients::drain)). A leader hands over,
 //! and stays until another leads and those who still ask it have been told: whoever asks a process that is gone waits
-//! in vain first.
+//! in vain first. Who reads under leases stays until those who granted them have been told that they are given back.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use quorate_core::{NodeId, Time};
 /// A hand-over that takes longer has failed.
 const HAND_OVER: Duration = Duration::from_secs(1);
 
-/// How long a former leader goes on to tell proxies who leads now.
+/// How long one goes on to tell others what has changed: a former leader, who leads now.
 const ANNOUNCE: Duration = Duration::from_millis(100);
 
 /// See the file comment.
@@ -19,15 +19,15 @@ const ANNOUNCE: Duration = Duration::from_millis(100);
 pub(crate) struct Drain {
     /// When what is not finished is given up.
     pub(crate) until: Time,
-    /// When a hand-over is given up, or has been announced for long enough; `None` if this node did not lead.
+    /// When a hand-over is given up, or has been announced for long enough; `None` if nobody has to hear anything.
     held_until: Option<Time>,
     handed_over: bool,
 }
 
 impl Drain {
-    /// Begins. `leads`: this node leads, and others are there.
-    pub(crate) fn begin(now: Time, limit: Duration, leads: bool) -> Drain {
-        let held_until = leads.then(|| now + HAND_OVER);
+    /// Begins. `is_waited_for`: this node leads or reads under leases, and others are there.
+    pub(crate) fn begin(now: Time, limit: Duration, is_waited_for: bool) -> Drain {
+        let held_until = is_waited_for.then(|| now + HAND_OVER);
         Drain { until: now + limit, held_until, handed_over: false }
     }
 

@@ -176,11 +176,15 @@ impl Leases {
 
     /// Believes nothing any more under this number, and says so: nobody need ask for it back.
     pub fn give_back<M: Machine<Message: From<Message>>>(&mut self, cx: &mut Context<'_, M>) {
-        self.closed = true;
+        let before = mutation::active("leases/given-back-and-believed").then(|| self.grantees.clone());
+        self.closed = before.is_none();
         for (&node, grantee) in &mut self.grantees {
             if let Some(message) = grantee.give_back(self.number) {
                 cx.send(node, message.into());
             }
+        }
+        if let Some(before) = before {
+            self.grantees = before;
         }
     }
 

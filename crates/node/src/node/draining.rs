@@ -28,8 +28,8 @@ impl<F: Frontend> Loop<F> {
     }
 
     pub(super) fn begin_drain(&mut self, now: Time, limit: Duration) {
-        let leads = self.machines.leads() && self.metrics.peers_up.get() > 0;
-        self.drain = Some(Drain::begin(now, limit, leads));
+        let is_waited_for = self.machines.leads() || self.machines.status().lease;
+        self.drain = Some(Drain::begin(now, limit, is_waited_for && self.metrics.peers_up.get() > 0));
         let view = View { machines: &self.machines, constants: &self.constants, transport: &self.transport };
         self.clients.drain(now, &view);
         self.machines.drain();

@@ -24,6 +24,7 @@ caught! { "bodega",
     // Leases.
     a_higher_ballot_that_is_promised_at_once: "paxos/no-release";
     promises_that_are_forgotten_at_a_higher_number: "leases/forgotten-at-a-higher-number";
+    leases_that_are_given_back_and_believed: "leases/given-back-and-believed";
     a_lease_that_a_duplicate_extends: "lease/duplicate-extends";
     a_lease_that_is_believed_from_the_receipt_of_a_renewal: "lease/believed-from-receipt";
     nodes_that_speak_although_their_leases_are_not_of_one_length: "reach/spoken-across",

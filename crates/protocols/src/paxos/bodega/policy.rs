@@ -184,6 +184,10 @@ impl engine::Policy for Policy {
         true
     }
 
+    fn on_leaving(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
+        exclusion::review(replica, cx);
+    }
+
     fn on_timer(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
         report(replica, cx);
         let rule = replica.config().policy.coverage;

@@ -498,7 +498,8 @@ impl<P: Policy> Replica<P> {
 
     /// Whether it is one of them, as of the last review.
     pub fn is_voting(&self, node: NodeId, limit: Duration, now: Time) -> bool {
-        self.has_heard(node, limit, now) && (node == self.me || !self.laggards.contains(node))
+        let takes_part = || !self.laggards.contains(node) && !self.is_leaving(node, limit, now);
+        node == self.me || self.has_heard(node, limit, now) && takes_part()
     }
 
     pub(super) fn announce(&mut self, cx: &mut Context<'_, Self>) {

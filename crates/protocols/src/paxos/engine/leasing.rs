@@ -1,6 +1,8 @@
 //! Leases: whoever the policy names is promised that no other ballot will be; by default the leader. A leader that
 //! believes a majority of such promises (its own included) answers reads alone. The primitive is `lease.rs`.
 
+use std::time::Duration;
+
 use quorate_blocks::leases::{Changed, lease};
 use quorate_core::{Context, Fact, NodeId, NodeSet, Time, mutation};
 
@@ -18,8 +20,13 @@ impl<P: Policy> Replica<P> {
 
     /// Until when a majority's promises are believed.
     pub fn believed_until(&self, now: Time) -> Option<Time> {
-        let current = P::holds(self) && self.config.reads == Reads::Lease;
+        let current = self.holds() && self.config.reads == Reads::Lease;
         self.leases.held(&self.configuration.1, now).filter(|_| current)
+    }
+
+    /// Whether it takes leases.
+    fn holds(&self) -> bool {
+        P::holds(self) && (!self.draining || mutation::active("leases/given-back-and-believed"))
     }
 
     /// Another's promise, if it is believed: the granting and its safety threshold.
@@ -95,7 +102,7 @@ impl<P: Policy> Replica<P> {
 
     /// A ballot has been promised: asks for the leases that it brings, without waiting to be offered them.
     pub(super) fn ask_for_leases(&mut self, cx: &mut Context<'_, Self>) {
-        if self.config.reads == Reads::Lease && P::holds(self) {
+        if self.config.reads == Reads::Lease && self.holds() {
             self.leases.ready(self.configuration.1.all(), cx);
         }
     }
@@ -129,7 +136,7 @@ impl<P: Policy> Replica<P> {
     pub(super) fn on_lease(&mut self, from: NodeId, message: &lease::Message, cx: &mut Context<'_, Self>) {
         let deserves = self.is_current() && self.deserving(cx.now()).is_some_and(|to| to.contains(from));
         let deserves = deserves.then(|| self.accepted());
-        match self.leases.on_message(from, message, (P::holds(self), deserves), cx) {
+        match self.leases.on_message(from, message, (self.holds(), deserves), cx) {
             Changed::Nothing => {}
             Changed::Belief => {
                 self.note_reads(cx);
@@ -155,6 +162,11 @@ impl<P: Policy> Replica<P> {
             self.reads_until = until;
             cx.note(|| Fact::ReadsLocally { number, until: until.unwrap_or(now) });
         }
+    }
+
+    /// Whether another replica has spoken in the last while.
+    pub fn has_heard(&self, node: NodeId, limit: Duration, now: Time) -> bool {
+        node == self.me || self.heard.0.get(&node).is_some_and(|at| now.since(*at) < limit)
     }
 
     /// Those that have spoken lately.

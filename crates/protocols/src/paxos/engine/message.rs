@@ -144,6 +144,8 @@ pub enum Message<M, C> {
         /// The ballot of the leader.
         ballot: Ballot,
     },
+    /// I am about to stop, and hold no lease any more.
+    Leave,
 }
 
 wire_enum!(Message<M, C> {
@@ -168,6 +170,7 @@ wire_enum!(Message<M, C> {
     19 => Sync { id },
     20 => SyncReply { id, ballot, slot },
     21 => Gossip(message),
+    22 => Leave,
 });
 
 impl<M: quorate_core::Message, C: BallotConfig> quorate_core::Message for Message<M, C> {
@@ -204,7 +207,8 @@ impl<M: quorate_core::Message, C: BallotConfig> quorate_core::Message for Messag
             | Message::PollReply { .. }
             | Message::Which { .. }
             | Message::Sync { .. }
-            | Message::StepUp { .. } => Release::Now,
+            | Message::StepUp { .. }
+            | Message::Leave => Release::Now,
             // The proposal counts when it is chosen, and no other can be of the same slot and ballot.
             Message::SyncReply { .. } => Release::Now,
             // It ends a leader. A candidate whose disk hangs stands again and again, and would depose every other.
@@ -256,7 +260,8 @@ impl<M: quorate_core::Message, C: BallotConfig> quorate_core::Message for Messag
             | Message::Which { .. }
             | Message::Sync { .. }
             | Message::SyncReply { .. }
-            | Message::StepUp { .. } => Arrival::Any,
+            | Message::StepUp { .. }
+            | Message::Leave => Arrival::Any,
         }
     }
 
@@ -426,6 +431,7 @@ mod tests {
             Message::Sync { id: 7 },
             Message::SyncReply { id: 7, ballot, slot: 8 },
             Message::StepUp { ballot },
+            Message::Leave,
             Message::Freshness(freshness::Message::Then { token: 1, slot: 2 }),
             Message::Gossip(gossip::Message::Reconstruct {
                 id: 1,

@@ -62,6 +62,7 @@ mod lacking;
 mod leading;
 mod learning;
 mod leasing;
+mod leave;
 pub mod message;
 mod peer;
 mod policy;

@@ -99,6 +99,8 @@ pub struct Replica<P: Policy> {
     pub(super) reads_until: Option<Time>,
     /// About to stop: takes no new duties.
     pub(super) draining: bool,
+    /// When others have last said that they are.
+    pub(super) leaving: BTreeMap<NodeId, Time>,
     /// What clients have asked of this replica.
     pub intake: Intake,
     /// Reads that can be answered later.
@@ -205,6 +207,7 @@ impl<P: Policy> Machine for Replica<P> {
             laggards: Laggards::default(),
             policy: P::new(&config, me, now),
             draining: false,
+            leaving: BTreeMap::new(),
             intake: Intake::new(me.into(), config.intake.max_bytes),
             waiting: WaitingReads::default(),
             batches: ReadBatches::new(first_guard.rotate_left(16)),
@@ -288,6 +291,7 @@ impl<P: Policy> Machine for Replica<P> {
                     self.on_committed(from, ballot, committed, cx);
                     self.tend_leases(cx);
                     self.ask_freshness(from, cx);
+                    self.say_leave(cx);
                     let committed = self.log.complete();
                     let (bound, wall) = (cx.now() < self.leases.bound_until(), cx.wall());
                     cx.send(from, Message::HeartbeatReply { ballot, committed, bound, sent, wall });
@@ -307,6 +311,7 @@ impl<P: Policy> Machine for Replica<P> {
                     self.step_up(cx);
                 }
             }
+            Message::Leave => self.on_leave(from, cx),
         }
     }
 
@@ -353,11 +358,6 @@ impl<P: Policy> Machine for Replica<P> {
 }
 
 impl<P: Policy> Replica<P> {
-    /// Whether another replica has spoken in the last while.
-    pub fn has_heard(&self, node: NodeId, limit: Duration, now: Time) -> bool {
-        node == self.me || self.heard.0.get(&node).is_some_and(|at| now.since(*at) < limit)
-    }
-
     /// A value is voted for, proposed or learned here; or, at a start, had been.
     pub(super) fn on_value(&mut self, slot: u64, value: &Bytes) {
         self.times.set(slot, value);
@@ -513,6 +513,8 @@ impl<P: Policy> quorate_core::Replica for Replica<P> {
 
     fn on_drain(&mut self, cx: &mut Context<'_, Self>) {
         self.draining = true;
+        // First: a successor's ballot comes without it.
+        self.leave(cx);
         if let Ok(transfer_target) = self.transfer_target(None, cx.now()) {
             self.hand_over(transfer_target, cx);
         }

@@ -135,22 +135,12 @@ impl engine::Policy for Policy {
     }
 
     fn on_pulse(replica: &mut Replica, cx: &mut Context<'_, Replica>) -> bool {
-        let (now, me) = (cx.now(), replica.me());
-        let grantees = roster(replica).everyone();
-        if grantees.is_empty() {
-            return true;
-        }
-        let grantees = grantees.intersection(replica.configuration().voters);
-        // A grantee whose votes do not come would hold up every write until its leases end.
-        let limit = replica.config().timeouts.election;
-        let nodes = replica.voting(grantees, limit, now);
-        replica.policy.live = nodes;
-        replica.policy.named = replica.policy.named.union(nodes);
-        let ballot = replica.promised();
-        let others = replica.configuration().all().without(me);
-        cx.send_all(others, engine::Message::Own(Message::Live { ballot, nodes }));
-        regrants::tell(replica, cx);
+        name_live(replica, cx);
         true
+    }
+
+    fn on_leaving(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
+        name_live(replica, cx);
     }
 
     fn manage(
@@ -189,6 +179,25 @@ impl engine::Policy for Policy {
             (status.lease, status.reads) = (true, "lease");
         }
     }
+}
+
+/// As the leader: tells everybody which grantees are there.
+fn name_live(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
+    let (now, me) = (cx.now(), replica.me());
+    let grantees = roster(replica).everyone();
+    if grantees.is_empty() {
+        return;
+    }
+    let grantees = grantees.intersection(replica.configuration().voters);
+    // A grantee whose votes do not come would hold up every write until its leases end.
+    let limit = replica.config().timeouts.election;
+    let nodes = replica.voting(grantees, limit, now);
+    replica.policy.live = nodes;
+    replica.policy.named = replica.policy.named.union(nodes);
+    let ballot = replica.promised();
+    let others = replica.configuration().all().without(me);
+    cx.send_all(others, engine::Message::Own(Message::Live { ballot, nodes }));
+    regrants::tell(replica, cx);
 }
 
 /// Has a roster chosen, in the slot that it says.
