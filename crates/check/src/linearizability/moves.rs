@@ -81,9 +81,9 @@ impl Search<'_> {
                 }
                 let next: &[OpId] = if self.is_reached(aim, &longer) { &aims } else { &[aim] };
                 for aim in next.iter().filter(|aim| !self.is_reached(**aim, &longer)) {
-                    // The hash first: states of many keys are seldom compared as a whole then.
-                    let state = (longer.state.hash, longer.state.cells.clone());
-                    let node = (state, longer.done.clone(), longer.used.clone(), longer.cuts.clone());
+                    // The hash first and the cells last: states of many keys are seldom compared as a whole then.
+                    let left = (longer.done.clone(), longer.used.clone(), longer.cuts.clone());
+                    let node = (longer.state.hash, left, longer.state.cells.clone());
                     if seen.insert((*aim, node)) {
                         queue.push_back((*aim, longer.clone()));
                     }
