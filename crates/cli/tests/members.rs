@@ -78,16 +78,16 @@ fn replace_every_member(protocol: &str) {
     let added = [format!("4={}", joining[0]), format!("5={}", joining[1])];
     quorate(&cluster, &[0, 1, 2], &["member", "add", &added[0], &added[1]]);
     assert_eq!(voters(&cluster, 3), [1, 2, 3, 4, 5]);
-    load.progress(200);
+    load.progress(100);
 
     // The leader among those who leave.
     let added = format!("6={}", joining[2]);
     quorate(&cluster, &[1, 3, 4], &["member", "add", &added, "--remove", "1"]);
-    load.progress(200);
+    load.progress(100);
     quorate(&cluster, &[3, 4, 5], &["member", "remove", "2", "3"]);
     // The answer may have been lost: it is done.
     quorate(&cluster, &[3, 4, 5], &["member", "remove", "2", "3"]);
-    load.progress(200);
+    load.progress(100);
     for node in 3..6 {
         assert_eq!(voters(&cluster, node), [4, 5, 6]);
     }
@@ -115,7 +115,7 @@ fn replace_every_member(protocol: &str) {
         let status = node.terminate();
         assert!(status.success(), "{status}");
     }
-    load.progress(200);
+    load.progress(100);
 
     // Those who joined are members like others: killed, they come back with the same flags.
     cluster.nodes[3].kill();
@@ -264,7 +264,7 @@ fn an_upgrade_from_an_earlier_version_loses_no_request() {
         let load = Load::start((0..6).map(|id| addresses(&cluster, id)));
         let progress = || {
             requests.progress();
-            load.progress(200);
+            load.progress(100);
         };
         progress();
         for index in 0..3 {
@@ -338,7 +338,12 @@ fn addresses(cluster: &Cluster, first: usize) -> Vec<String> {
     (0..3).map(|at| cluster.nodes[(first + at) % 3].resp.clone()).collect()
 }
 
-/// Clients that work without pause, and take a request that fails for lost.
+/// Between two requests of a client: what is tested has the processors for itself most of the time.
+fn pause() {
+    thread::park_timeout(Duration::from_millis(1));
+}
+
+/// Clients that work all the time, and take a request that fails for lost.
 struct Requests {
     stop: Arc<AtomicBool>,
     /// Writes that were answered.
@@ -366,6 +371,7 @@ impl Requests {
                             other => panic!("lost: {other:?}"),
                         }
                         done.fetch_add(1, Ordering::Relaxed);
+                        pause();
                         if stop.load(Ordering::Relaxed) {
                             return;
                         }
@@ -385,6 +391,7 @@ impl Requests {
                             other => panic!("lost: {other:?}"),
                         }
                         longest = longest.max(asked.elapsed());
+                        pause();
                     }
                     longest
                 })
@@ -393,9 +400,9 @@ impl Requests {
         Requests { stop, done, writers, readers }
     }
 
-    /// Waits until 500 more writes are answered.
+    /// Waits until 150 more writes are answered.
     fn progress(&self) {
-        let target = self.done.load(Ordering::Relaxed) + 500;
+        let target = self.done.load(Ordering::Relaxed) + 150;
         wait_for("writes", || (self.done.load(Ordering::Relaxed) >= target).then_some(()));
     }
 
