@@ -15,7 +15,7 @@ caught! { "bodega",
     // The commit rule, as a responder counts and as the leader does.
     reads_that_are_released_at_m_notes: "bodega/released-at-m-notes",
         under "slow-links,loss,roster-changes", at 3;
-    a_leader_that_answers_from_what_is_committed: "bodega/leader-answers-committed", at 139;
+    a_leader_that_answers_from_what_is_committed: "bodega/leader-answers-committed", at 511;
     coverage_of_one_key_of_a_batch: "bodega/one-key-of-a-batch", of 5,
         under "roster-changes,loss,slow-links,partitions", at 122;
     a_barred_responder_that_counts_its_own_promise: "bodega/excluded-and-reading" with IMPATIENT,

@@ -25,7 +25,7 @@ caught! { "chain",
         of 7, under "all,-replaced-disks", at 1883;
     // Reads.
     a_lease_that_outlives_its_epoch: "epochs/promise-while-leased";
-    a_tail_that_reads_before_it_has_executed_its_log: "chain/restarted-tail-reads", at 22;
+    a_tail_that_reads_before_it_has_executed_its_log: "chain/restarted-tail-reads", at 100;
 }
 
 /// It is the tail, and what its earlier life has shown comes in several messages.

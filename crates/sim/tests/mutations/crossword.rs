@@ -24,7 +24,7 @@ caught! { "crossword",
     a_value_that_is_executed_in_part: "slots/partial-is-complete" with ONE, of 5;
     a_value_of_a_table_that_is_executed_in_part: "slots/partial-is-complete" with TABLE, of 5, at 1;
     a_candidate_that_prepares_before_its_promise_is_durable: "now/Prepare" with ONE, of 5, at 446;
-    a_promise_that_leaves_before_it_is_durable: "now/PrepareReply" with RESTLESS_ONE, of 5, at 332;
+    a_promise_that_leaves_before_it_is_durable: "now/PrepareReply" with RESTLESS_ONE, of 5, at 313;
 }
 
 /// What shards restore has the digest that the value had.

@@ -14,11 +14,11 @@ caught! { "hermes",
     a_write_that_is_executed_again: "hermes/no-record";
     an_acknowledgement_before_the_version_is_durable: "now/Ack" with RESTLESS, at 211;
     a_refusal_of_what_may_be_committed: "hermes/refused-at-once", under "all,nearly-full-disks", at 2;
-    a_refusal_of_the_first_copy_alone: "hermes/refused-once", under "all,nearly-full-disks", at 22;
+    a_refusal_of_the_first_copy_alone: "hermes/refused-once", under "all,nearly-full-disks", at 725;
     a_refusal_that_another_member_does_not_know: "proxy/any-refusal", under "all,nearly-full-disks", at 78;
     // Keys that are forgotten.
     a_shadow_that_forgets: "hermes/shadow-forgets"
-        with &["heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms", "hermes.tombstones=300ms"];
+        with &["heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms", "hermes.tombstones=300ms"], at 9;
     a_key_that_comes_back_with_a_restart: "hermes/forgotten-comes-back"
         with &["heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms", "hermes.tombstones=200ms"],
         of 5, under "all,lost-links", at 410109;

@@ -14,7 +14,7 @@ const CUT: &[&str] = &["value.part=8", "batch.entries=1", "log.retain=0"];
 
 caught! { "multipaxos",
     // Every `AfterSync` of MultiPaxos made `Now`.
-    a_candidate_that_prepares_before_its_promise_is_durable: "now/Prepare", at 109;
+    a_candidate_that_prepares_before_its_promise_is_durable: "now/Prepare", at 182;
     a_promise_that_leaves_before_it_is_durable: "now/PrepareReply" with RESTLESS, at 19;
     a_vote_that_leaves_before_it_is_durable: "now/AcceptReply";
     // Ballots and slots.
@@ -22,11 +22,11 @@ caught! { "multipaxos",
     a_commit_notice_that_covers_votes_of_other_ballots: "slots/commit-across-ballots", at 14;
     a_hole_that_is_not_filled: "slots/no-noop" with RESTLESS, at 701;
     // Promises come in many parts, and candidates give up in the middle.
-    parts_of_a_promise_that_are_no_progress: "paxos/parts-are-no-progress" with PARTS, at 82;
+    parts_of_a_promise_that_are_no_progress: "paxos/parts-are-no-progress" with PARTS, at 214;
     // Changes of the group.
     values_behind_a_configuration_that_is_not_executed: "paxos/no-barrier" with RESTLESS, at 5;
     a_leader_that_counts_as_before_the_change: "paxos/old-tally" with RESTLESS, at 37;
-    a_leader_that_executes_a_configuration_and_does_not_prepare_again: "paxos/lead-unprepared" with RESTLESS, at 154;
+    a_leader_that_executes_a_configuration_and_does_not_prepare_again: "paxos/lead-unprepared" with RESTLESS, at 480;
     // Leases.
     a_lease_without_drift_margin: "lease/no-drift-margin";
     a_lease_that_is_not_waited_out_after_a_restart: "lease/no-restart-wait";
@@ -41,7 +41,7 @@ caught! { "multipaxos",
     a_torn_record_that_is_accepted: "disk/torn-record-accepted", at 20;
     // Disks that are lost or rolled back.
     a_life_that_is_not_durable_before_the_first_vote: "admission/life-not-durable", under "crashes,slow-disks", at 9;
-    a_node_that_is_let_in_before_its_disk_is_remembered: "admission/listen-first", under "crashes", at 9;
+    a_node_that_is_let_in_before_its_disk_is_remembered: "admission/listen-first", under "crashes", at 16;
     // Timeouts that become longer.
     a_node_that_restarts_with_shorter_timeouts_than_it_had: "reach/forgotten",
         under "longer-timeouts,follower-crashes", at 5;

@@ -20,9 +20,9 @@ fn a_quorum_that_is_believed_of_a_key_with_a_time_to_live() {
 }
 
 caught! { "pqr",
-    a_reader_that_ignores_what_is_accepted: "pqr/accepted-ignored", at 57;
+    a_reader_that_ignores_what_is_accepted: "pqr/accepted-ignored", at 29;
     a_reader_that_ignores_what_is_accepted_and_could_ask_a_leader:
-        "pqr/accepted-ignored" with &["leader_lease=true"], at 51;
+        "pqr/accepted-ignored" with &["leader_lease=true"], at 139;
     a_reader_that_asks_one: "pqr/majority-of-one", at 4;
     an_old_disk_that_answers_proxies_before_others_have_accepted_it: "admission/answer-proxies-at-once",
         under "rolled-back-disks,crashes,partitions", at 422;

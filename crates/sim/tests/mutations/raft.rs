@@ -109,7 +109,7 @@ caught! { "raft",
     a_candidate_whose_own_vote_is_not_durable: "now/Vote", at 516;
     an_entry_that_is_acknowledged_before_it_is_durable: "now/AppendReply" with QUORUM, at 42;
     a_term_and_a_vote_that_are_not_recorded: "raft/term-not-persisted" with RESTLESS;
-    a_snapshot_that_counts_before_it_is_durable: "log/snapshot-not-durable" with FORGETFUL, at 55;
+    a_snapshot_that_counts_before_it_is_durable: "log/snapshot-not-durable" with FORGETFUL, at 57;
     // Elections and the log.
     a_vote_for_any_log: "raft/vote-for-any-log" with RESTLESS;
     a_pre_vote_that_bumps_terms: "raft/pre-vote-bumps-terms" with QUORUM;

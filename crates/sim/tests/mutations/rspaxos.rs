@@ -5,7 +5,7 @@ use crate::{PASSING, RESTLESS, assert_caught_by, assert_goes_wrong};
 caught! { "rspaxos",
     a_value_that_is_chosen_by_a_majority: "slots/nobody-is-lost", of 5;
     a_candidate_that_prepares_before_its_promise_is_durable: "now/Prepare" with RESTLESS, of 5, at 325;
-    a_promise_that_leaves_before_it_is_durable: "now/PrepareReply" with RESTLESS, of 5, at 108;
+    a_promise_that_leaves_before_it_is_durable: "now/PrepareReply" with RESTLESS, of 5, at 168;
 }
 
 /// Before anybody is lost: it is not on enough disks.
