@@ -1,6 +1,7 @@
 //! `cargo xtask ci`: everything that must hold, in the order in which it fails fastest. Prints the counts of all test
-//! runs in one closing line. Real processes mostly wait for each other, so what simulates runs beside them, at the
-//! lowest priority: tests of the simulator and the explorer ([`programs`]), and the simulator's budget.
+//! runs in one closing line. Real processes mostly wait for each other, so the rest runs beside them, at the lowest
+//! priority: tests of the simulator and the explorer ([`programs`]), the compiler on the benchmarks that are no members
+//! of the workspace, and the simulator's budget.
 
 mod programs;
 
@@ -64,15 +65,11 @@ const STEPS: &[Step] = &[
             "--message-format=json-render-diagnostics",
         ],
     },
-    Step {
-        name: "bench/wan compiles",
-        words: &["cargo", "check", "--quiet", "--all-targets", "--manifest-path", "bench/wan/Cargo.toml"],
-    },
-    Step {
-        name: "bench/ycsb compiles",
-        words: &["cargo", "check", "--quiet", "--all-targets", "--manifest-path", "bench/ycsb/Cargo.toml"],
-    },
 ];
+
+/// Packages that are no members of the workspace. They are checked in a folder of their own: cargo lets nobody else
+/// into one at the same time, and tests run it, too.
+const BENCHMARKS: &[&str] = &["bench/wan", "bench/ycsb"];
 
 /// Counts from the closing lines of test runs.
 #[derive(Default)]
@@ -122,21 +119,21 @@ pub fn ci() -> ExitCode {
     let mut counts = Counts::default();
     let stop = AtomicBool::new(false);
     let fine = thread::scope(|scope| {
-        let mut budgets = None;
+        let mut beside = None;
         for step in STEPS {
             if !take(step, &mut counts) {
                 stop.store(true, Ordering::Relaxed);
                 return false;
             }
             if step.name == BUILD {
-                budgets = Some(scope.spawn(|| run_budgets(&stop)));
+                beside = Some(scope.spawn(|| run_beside(&stop)));
             }
         }
-        let budgets = budgets.expect("one step builds the binary").join();
-        budgets.unwrap_or_else(|panic| std::panic::resume_unwind(panic)).into_iter().all(|budget| {
-            println!("== {BUDGET}: {}\n{}", budget.words.join(" "), budget.said);
-            close(BUDGET, budget.fine, budget.took);
-            budget.fine
+        let beside = beside.expect("one step builds the binary").join();
+        beside.unwrap_or_else(|panic| std::panic::resume_unwind(panic)).into_iter().all(|ended| {
+            println!("== {}: {}\n{}", ended.name, ended.words.join(" "), ended.said);
+            close(&ended.name, ended.fine, ended.took);
+            ended.fine
         })
     });
     if fine {
@@ -151,33 +148,42 @@ fn close(name: &str, fine: bool, took: Duration) {
     println!("== {name}: {} after {took:.0?}\n", if fine { "ok" } else { "FAILED" });
 }
 
-/// What came of one budget of the simulator.
-struct Budget {
+/// What came of a program that ran beside the tests.
+struct Ended {
+    name: String,
     words: Vec<String>,
     fine: bool,
     said: String,
     took: Duration,
 }
 
-/// The seeds that every change must survive; the nightly amount is a flag away (`quorate sim --runs 10000`). Ends with
-/// the first that fails, or before the next one after `stop`.
-fn run_budgets(stop: &AtomicBool) -> Vec<Budget> {
+/// Whether the benchmarks compile; and the seeds that every change must survive: the nightly amount is a flag away
+/// (`quorate sim --runs 10000`). Ends with the first that fails, or before the next one after `stop`.
+fn run_beside(stop: &AtomicBool) -> Vec<Ended> {
     let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_owned());
-    let binary = format!("{target}/debug/quorate");
+    let (binary, folder) = (format!("{target}/debug/quorate"), format!("{target}/benchmarks"));
+    let benchmarks = BENCHMARKS.iter().map(|package| {
+        let words =
+            ["cargo", "check", "--quiet", "--all-targets", "--target-dir", &folder, "--manifest-path"];
+        let words = words.map(str::to_owned).into_iter().chain([format!("{package}/Cargo.toml")]);
+        (format!("{package} compiles"), words.collect())
+    });
     let of_protocols = registry::all().into_iter().flat_map(|entry| {
         entry.gate.iter().map(move |budget| (vec!["--protocol", entry.name], budget.flags()))
     });
     let of_groups = registry::GROUPS.iter().map(|(flags, budget)| (flags.to_vec(), budget.flags()));
+    let budgets = of_protocols.chain(of_groups).map(|(whose, flags)| {
+        let words = [&*binary, "sim"].into_iter().chain(whose).map(str::to_owned);
+        (BUDGET.to_owned(), words.chain(flags).collect::<Vec<_>>())
+    });
     let mut done = Vec::new();
-    for (whose, flags) in of_protocols.chain(of_groups) {
+    for (name, words) in benchmarks.chain(budgets) {
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        let mut words = ["nice", "-n", "19", &binary, "sim"].map(str::to_owned).to_vec();
-        words.extend(whose.into_iter().map(str::to_owned).chain(flags));
         let began = Instant::now();
-        let (fine, said) = said(Command::new(&words[0]).args(&words[1..]));
-        done.push(Budget { words, fine, said, took: began.elapsed() });
+        let (fine, said) = said(Command::new("nice").args(["-n", "19"]).args(&words));
+        done.push(Ended { name, words, fine, said, took: began.elapsed() });
         if !fine {
             break;
         }

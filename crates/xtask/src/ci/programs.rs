@@ -1,5 +1,5 @@
-//! The programs of tests that cargo has built, run as `cargo test` runs them, but two at a time: one that simulates,
-//! and one of the others.
+//! The programs of tests that cargo has built, run as `cargo test` runs them, but three at a time: one that simulates,
+//! and two of the others.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,6 +10,9 @@ use super::Counts;
 
 /// Crates whose tests wait for nothing: they are run beside the others, at the lowest priority.
 const SIMULATIONS: &[&str] = &["check", "explore", "sim"];
+
+/// How many of the others are run at a time: their tests mostly wait, for each other and for the last one.
+const OTHERS: usize = 2;
 
 /// One of them.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,9 +39,8 @@ impl Program {
     /// Runs it, and then prints what it has printed.
     fn run(&self, counts: &Mutex<&mut Counts>) -> bool {
         println!("     Running {}", self.executable);
-        // Tests of real processes mostly wait for these.
-        let processors = thread::available_parallelism().map_or(1, usize::from);
-        let (priority, threads) = if self.simulates() { ("19", processors) } else { ("0", 2 * processors) };
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        let priority = if self.simulates() { "19" } else { "0" };
         let (fine, said) = super::said(
             Command::new("nice")
                 .args(["-n", priority, &self.executable])
@@ -74,11 +76,16 @@ pub(super) fn run(words: &[&str], counts: &mut Counts) -> bool {
         return false;
     }
     let counts = Mutex::new(counts);
-    let run_all = |programs: &[Program]| programs.iter().filter(|program| !program.run(&counts)).count() == 0;
+    let [simulations, others] = [&simulations, &others].map(|programs| Mutex::new(programs.iter()));
+    let run_all = |programs: &Mutex<std::slice::Iter<Program>>| {
+        let next = || programs.lock().expect("nobody panics with it").next();
+        std::iter::from_fn(next).filter(|program| !program.run(&counts)).count() == 0
+    };
     thread::scope(|scope| {
-        let beside = scope.spawn(|| run_all(&simulations));
-        let fine = run_all(&others);
-        beside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)) && fine
+        let lanes = (0..OTHERS).map(|_| scope.spawn(|| run_all(&others)));
+        let lanes: Vec<_> = lanes.chain([scope.spawn(|| run_all(&simulations))]).collect();
+        let mut ended = lanes.into_iter().map(|lane| lane.join());
+        ended.all(|fine| fine.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })
 }
 
