@@ -28,7 +28,8 @@ impl<F: Frontend> Loop<F> {
     }
 
     pub(super) fn begin_drain(&mut self, now: Time, limit: Duration) {
-        let is_waited_for = self.machines.leads() || self.machines.status().lease;
+        let reads_under_leases = self.machines.group_statuses().iter().any(|status| status.lease);
+        let is_waited_for = self.machines.leads() || reads_under_leases;
         self.drain = Some(Drain::begin(now, limit, is_waited_for && self.metrics.peers_up.get() > 0));
         let view = View { machines: &self.machines, constants: &self.constants, transport: &self.transport };
         self.clients.drain(now, &view);
