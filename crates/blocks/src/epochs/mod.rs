@@ -348,6 +348,12 @@ impl<P: Position, K: Evidence> Epochs<P, K> {
         (self.live, self.readers) = (live, readers);
     }
 
+    /// Whether it should not be heard by the owner: it takes no part in this epoch, and promises no later one before
+    /// what an earlier life may have granted has ended. An epoch that is begun to take it in would wait for that.
+    pub fn is_bound_outside(&self, now: Time) -> bool {
+        !self.live.contains(self.me) && now < self.leases.bound_until()
+    }
+
     /// Asks for leases, as one of those who read.
     pub fn ask_for_leases<M: Embeds<P, K>>(&mut self, cx: &mut Context<'_, M>) {
         if self.readers.contains(self.me) && self.eager.is_none() {

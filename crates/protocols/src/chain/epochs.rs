@@ -145,8 +145,8 @@ impl Replica {
         }
         self.commit(committed.min(self.links.durable), cx);
         self.epochs.tend_leases(cx);
-        if !self.epochs.is_whole() {
-            // No chain could have it.
+        // No chain could have it, or not yet.
+        if !self.epochs.is_whole() || self.epochs.is_bound_outside(cx.now()) {
             return;
         }
         let (durable, committed) = (self.links.durable, self.log.committed);

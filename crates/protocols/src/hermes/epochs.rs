@@ -103,7 +103,9 @@ impl Replica {
             self.whole = self.whole.union(whole);
             self.epochs.tend_leases(cx);
         }
-        self.reply_to_heartbeat(from, cx);
+        if !self.epochs.is_bound_outside(cx.now()) {
+            self.reply_to_heartbeat(from, cx);
+        }
     }
 
     pub(super) fn reply_to_heartbeat(&self, to: NodeId, cx: &mut Context<'_, Self>) {
