@@ -200,9 +200,10 @@ impl<P: Policy> Replica<P> {
             Role::Leader(leading) => Some(leading.peers.iter()),
             Role::Follower | Role::Polling(_) | Role::Candidate(_) => None,
         };
-        let near = peers.into_iter().flatten().filter(|(_, peer)| {
-            let heard = peer.heard.is_some_and(|heard| now.since(heard) < self.config.timeouts.election);
-            heard && !peer.bound && peer.committed >= *slot
+        let limit = self.config.timeouts.election;
+        let near = peers.into_iter().flatten().filter(|(node, peer)| {
+            let heard = peer.heard.is_some_and(|heard| now.since(heard) < limit);
+            heard && !peer.bound && peer.committed >= *slot && !self.is_leaving(**node, limit, now)
         });
         configuration.transfer_target(to, near.map(|(node, peer)| (*node, peer.committed)))
     }
