@@ -42,6 +42,8 @@
 //!   *others whose votes are overdue* are treated as silent ones where writes wait for them
 //!   ([`quorate_blocks::laggards`]). *A candidate whose disk hangs* ends no leader: a rejection waits until the promise
 //!   that it names is durable.
+//! - *A replica that is about to stop gives its leases back and says so* (`leave.rs`): writes wait neither for it nor
+//!   for the end of what it was promised.
 //! - *A member that is far behind is sent no new values while enough others are there* (`leading.rs` `dispensable`):
 //!   on a full link it would get what it has missed behind all that it cannot execute yet, and never be near. Where
 //!   its vote is needed, it is sent everything, and what it was not sent before at once.
