@@ -350,6 +350,14 @@ impl Intake {
         }
     }
 
+    /// The state of another was installed: what came of the entries in it is not told. Proxies whose session it opened
+    /// ask again, and so do those whose sessions are still to be opened.
+    pub fn on_installed(&mut self) {
+        if !mutation::active("intake/opened-unheard") {
+            self.opening.clear();
+        }
+    }
+
     /// What came of an entry of a slot that was executed here.
     pub fn on_effect(&mut self, effect: Effect) {
         match effect {

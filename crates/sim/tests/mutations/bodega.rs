@@ -40,6 +40,9 @@ caught! { "bodega",
         of 5, under "all,hung-disks,-full-disks", at 1442;
     a_leader_whose_disk_hangs_and_who_stays_until_a_majority_has_better_ones: "laggards/as-a-majority",
         under "all,hung-disks", at 327;
+    // A leader that installs a state.
+    sessions_that_a_state_opens_and_nobody_hears_of: "intake/opened-unheard"
+        with &["heartbeat=10ms", "election.timeout=50ms", "proxy.patience=40ms"], under "all", at 1200559;
     // What must be durable.
     a_note_of_a_vote_that_is_not_durable: "now/Note" with RESTLESS, at 700;
 }

@@ -236,6 +236,7 @@ impl<P: Policy> Replica<P> {
         self.state = state;
         self.log.install(slot);
         self.policy.on_installed(slot);
+        self.intake.on_installed();
         cx.note(|| Fact::Installed { slot });
         if self.state.configuration().is_some_and(|(at, _)| *at > self.configuration.0) {
             self.publish_configuration(cx);
