@@ -78,16 +78,16 @@ fn replace_every_member(protocol: &str) {
     let added = [format!("4={}", joining[0]), format!("5={}", joining[1])];
     quorate(&cluster, &[0, 1, 2], &["member", "add", &added[0], &added[1]]);
     assert_eq!(voters(&cluster, 3), [1, 2, 3, 4, 5]);
-    load.progress(100);
+    load.progress(200);
 
     // The leader among those who leave.
     let added = format!("6={}", joining[2]);
     quorate(&cluster, &[1, 3, 4], &["member", "add", &added, "--remove", "1"]);
-    load.progress(100);
+    load.progress(200);
     quorate(&cluster, &[3, 4, 5], &["member", "remove", "2", "3"]);
     // The answer may have been lost: it is done.
     quorate(&cluster, &[3, 4, 5], &["member", "remove", "2", "3"]);
-    load.progress(100);
+    load.progress(200);
     for node in 3..6 {
         assert_eq!(voters(&cluster, node), [4, 5, 6]);
     }
@@ -115,7 +115,7 @@ fn replace_every_member(protocol: &str) {
         let status = node.terminate();
         assert!(status.success(), "{status}");
     }
-    load.progress(100);
+    load.progress(200);
 
     // Those who joined are members like others: killed, they come back with the same flags.
     cluster.nodes[3].kill();
@@ -264,7 +264,7 @@ fn an_upgrade_from_an_earlier_version_loses_no_request() {
         let load = Load::start((0..6).map(|id| addresses(&cluster, id)));
         let progress = || {
             requests.progress();
-            load.progress(100);
+            load.progress(200);
         };
         progress();
         for index in 0..3 {
@@ -400,9 +400,9 @@ impl Requests {
         Requests { stop, done, writers, readers }
     }
 
-    /// Waits until 150 more writes are answered.
+    /// Waits until 500 more writes are answered.
     fn progress(&self) {
-        let target = self.done.load(Ordering::Relaxed) + 150;
+        let target = self.done.load(Ordering::Relaxed) + 500;
         wait_for("writes", || (self.done.load(Ordering::Relaxed) >= target).then_some(()));
     }
 
