@@ -35,7 +35,7 @@ impl<P: Policy> Replica<P> {
     pub(super) fn on_leave(&mut self, from: NodeId, cx: &mut Context<'_, Self>) {
         self.leaving.insert(from, cx.now());
         if matches!(self.role, Role::Leader(_)) {
-            P::on_leaving(self, cx);
+            P::on_peer_leaving(self, cx);
         }
     }
 

@@ -169,7 +169,7 @@ pub trait Policy: Sized + Debug + 'static {
     }
 
     /// As a leader: another is about to stop, and counts as one that does not vote.
-    fn on_leaving(_: &mut Replica<Self>, _: &mut Context<'_, Replica<Self>>) {}
+    fn on_peer_leaving(_: &mut Replica<Self>, _: &mut Context<'_, Replica<Self>>) {}
 
     /// [`Timer::Own`](super::Timer::Own) has fired.
     fn on_timer(_: &mut Replica<Self>, _: &mut Context<'_, Replica<Self>>) {}

@@ -139,7 +139,7 @@ impl engine::Policy for Policy {
         true
     }
 
-    fn on_leaving(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
+    fn on_peer_leaving(replica: &mut Replica, cx: &mut Context<'_, Replica>) {
         name_live(replica, cx);
     }
 
