@@ -8,13 +8,11 @@ use quorate_client::Error;
 use serde::Deserialize;
 
 use crate::args::{Member, MemberAdd, MemberCancel, MemberIds, MemberList, Transfer};
-use crate::client::connect_for;
+use crate::client::{CHANGE_TIMEOUT, TIMEOUT, connect_for};
 use crate::failure::Failure;
 use crate::protocols;
 use crate::status::{NodeStatus, STOPPED};
 
-/// Longer than a node takes to say that a change is not done yet.
-const TIMEOUT: Duration = Duration::from_secs(65);
 /// Whoever is asked to lead and does not within this time has not been able to, or has lost against another.
 const TAKE_OVER: Duration = Duration::from_secs(3);
 /// How a node says every few seconds that a change is not in force yet, and how far it is.
@@ -38,7 +36,7 @@ pub fn member(command: Member) -> Result<(), Failure> {
         Member::Promote(MemberIds { nodes, endpoints }) => (clause("PROMOTE", &nodes), endpoints),
         Member::Cancel(MemberCancel { endpoints }) => (vec!["CANCEL".to_owned()], endpoints),
     };
-    let mut client = connect_for(endpoints, TIMEOUT)?;
+    let mut client = connect_for(endpoints, CHANGE_TIMEOUT)?;
     loop {
         match client.change_members(&words) {
             Ok(()) => return Ok(writeln!(stdout(), "OK")?),

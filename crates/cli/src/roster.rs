@@ -2,17 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::io::{Write, stdout};
-use std::time::Duration;
 
 use serde::Deserialize;
 
 use crate::args::{MemberList, Roster, RosterAuto, RosterSet};
-use crate::client::{Target, connect_for};
+use crate::client::{CHANGE_TIMEOUT, TIMEOUT, Target, connect_for};
 use crate::failure::Failure;
 use crate::protocols;
-
-/// Longer than a node takes to say that a change is not done yet.
-const TIMEOUT: Duration = Duration::from_secs(65);
 
 pub fn roster(command: Roster) -> Result<(), Failure> {
     let (words, target) = match command {
@@ -26,7 +22,7 @@ pub fn roster(command: Roster) -> Result<(), Failure> {
             (vec![b"AUTO".to_vec(), state.into_bytes()], Target::new(endpoints)?)
         }
     };
-    target.any(TIMEOUT)?.change_roster(&words)?;
+    target.any(CHANGE_TIMEOUT)?.change_roster(&words)?;
     Ok(writeln!(stdout(), "OK")?)
 }
 

@@ -141,8 +141,8 @@ pub struct Limits {
     pub early_replies: usize,
     /// How long a command may wait for a majority.
     pub timeout: Duration,
-    /// How long an operator's request may take: a new member has to catch up first.
-    pub manage_timeout: Duration,
+    /// How long a change of members may take, or of the roster: a new member has to catch up first.
+    pub change_timeout: Duration,
     /// Where the reads of a new connection are served.
     pub read_mode: ReadMode,
     /// The users that a new cluster begins with. While this node's state has none, it serves nobody.
@@ -163,7 +163,7 @@ impl Default for Limits {
             replies: 1 << 20,
             early_replies: 128 << 20,
             timeout: Duration::from_secs(5),
-            manage_timeout: Duration::from_secs(60),
+            change_timeout: Duration::from_secs(60),
             read_mode: ReadMode::default(),
             first_users: None,
             key_scope: KeyScope::default(),

@@ -142,6 +142,8 @@ struct Ask {
     /// Which groups have changed their members, if each is to.
     change: Option<Box<MembershipChange>>,
     access: Access,
+    /// How long it may take, if not as long as a command of a client.
+    within: Option<Duration>,
     resp3: bool,
     outcome: Option<Outcome>,
     /// What the client is told in the place of its outcome.
@@ -427,10 +429,7 @@ impl Session {
             let mut writer = Writer { out: context.output, resp3: ask.resp3 };
             let mut around = Surroundings {
                 clock: shared.clock,
-                timeout: match ask.access {
-                    Access::Read | Access::Within(_) | Access::Write => shared.limits.timeout,
-                    Access::Manage => shared.limits.manage_timeout,
-                },
+                timeout: ask.within.unwrap_or(shared.limits.timeout),
                 node: context.node,
             };
             let before = writer.out.len();
@@ -518,17 +517,19 @@ impl Session {
             Ok(Step::Ask(command, shape)) => {
                 self.ask(spec.name, (&command, shape, resp3), args.size(), shared, context);
             }
-            Ok(Step::Manage(command)) => {
+            Ok(Step::Manage(command, within)) => {
                 let read = (spec.name, context.now);
                 let ticket = self.replies.push(read, Shape::Managed, Access::Manage, resp3);
-                self.manage(ticket, Access::Manage, command, shared, context);
+                self.replies.ask_of(ticket).within = Some(within);
+                self.manage(ticket, Access::Manage, command, within, context);
             }
             Ok(Step::ChangeMembers(change)) => {
                 let read = (spec.name, context.now);
                 let ticket = self.replies.push(read, Shape::Managed, Access::Manage, resp3);
                 let groups = shared.limits.key_scope.groups().map_or(1, KeyGroups::count);
                 let change = MembershipChange::of(change, groups, level_of(context.node));
-                self.replies.ask_of(ticket).change = Some(Box::new(change));
+                let ask = self.replies.ask_of(ticket);
+                (ask.change, ask.within) = (Some(Box::new(change)), Some(shared.limits.change_timeout));
                 self.change_members(ticket, shared, context);
             }
             Ok(Step::Close) => self.closing = true,
@@ -540,7 +541,7 @@ impl Session {
     fn change_members(&mut self, ticket: Ticket, shared: &Resp, context: &mut SessionContext<'_>) {
         let change = self.replies.ask_of(ticket).change.as_ref().expect("its members change");
         let (access, command) = change.request(context.node.consistency());
-        self.manage(ticket, access, command, shared, context);
+        self.manage(ticket, access, command, shared.limits.change_timeout, context);
     }
 
     /// Asks for what an operator wants.
@@ -549,10 +550,10 @@ impl Session {
         ticket: Ticket,
         access: Access,
         command: Bytes,
-        shared: &Resp,
+        within: Duration,
         context: &mut SessionContext<'_>,
     ) {
-        let deadline = self.replies.ask_of(ticket).asked + shared.limits.manage_timeout;
+        let deadline = self.replies.ask_of(ticket).asked + within;
         let stream = self.state.connection;
         context.ask(ticket, Request { stream, command, access, deadline, after: 0 });
     }
@@ -762,6 +763,7 @@ impl Replies {
             asked,
             shape,
             next: None,
+            within: None,
             scatter: None,
             change: None,
             access,

@@ -25,10 +25,12 @@ fn asked(node: &mut Node, connection: &mut Connection, command: &str) -> Manage 
     node.send(connection, format!("QUORATE {command}\r\n").as_bytes());
     let (ticket, request) = connection.asked.pop_back().unwrap_or_else(|| panic!("{}", connection.written()));
     assert_eq!(request.access, Access::Manage);
-    assert!(request.deadline > Time::from_nanos(30_000_000_000), "a new member has to catch up");
     node.end(connection, ticket, Outcome::Done(Managed::Done.to_bytes()));
     assert_eq!(connection.written(), "+OK\r\n");
-    Manage::from_bytes(request.command).unwrap()
+    let manage = Manage::from_bytes(request.command).unwrap();
+    let is_long = request.deadline > Time::from_nanos(30_000_000_000);
+    assert_eq!(is_long, !matches!(manage, Manage::Transfer { .. }), "a new member has to catch up");
+    manage
 }
 
 #[test]
@@ -226,15 +228,26 @@ fn an_operator_is_told_why_not() {
             Outcome::Done(Managed::UnderWay("node 4 catches up".into()).to_bytes()),
             "-TRYAGAIN the change is under way (node 4 catches up): ask again to go on waiting\r\n",
         ),
-        (
-            timed_out(),
-            "-CLUSTERDOWN no majority answered within 60000 ms; what was asked may be done yet: ask again, it is done \
-             once\r\n",
-        ),
     ] {
         node.send(&mut connection, b"QUORATE MEMBER REMOVE 1 2\r\n");
         let (ticket, _) = connection.asked.pop_back().unwrap();
         node.end(&mut connection, ticket, outcome);
+        assert_eq!(connection.written(), reply);
+    }
+    for (command, limit) in [
+        ("MEMBER REMOVE 1 2", 60_000),
+        ("ROSTER AUTO ON", 60_000),
+        ("ROSTER SHOW", 5_000),
+        ("TRANSFER 2", 5_000),
+    ] {
+        node.send(&mut connection, format!("QUORATE {command}\r\n").as_bytes());
+        let (ticket, request) = connection.asked.pop_back().unwrap();
+        assert_eq!(request.deadline.nanos() / 1_000_000, limit, "{command}");
+        node.end(&mut connection, ticket, timed_out());
+        let reply = format!(
+            "-CLUSTERDOWN no majority answered within {limit} ms; what was asked may be done yet: ask again, it is \
+             done once\r\n"
+        );
         assert_eq!(connection.written(), reply);
     }
 }

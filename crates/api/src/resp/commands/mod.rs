@@ -15,6 +15,7 @@ pub(super) use server::Parameters;
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_core::Manage;
@@ -56,8 +57,8 @@ pub(super) enum Step {
     /// The store is to be asked, and its reply to be shown like this.
     Ask(Command, Shape),
     /// The group is to be asked for this: an encoded [`Manage`](quorate_core::Manage), or of one of several groups
-    /// ([`GroupRequest`](quorate_core::GroupRequest)).
-    Manage(Bytes),
+    /// ([`GroupRequest`](quorate_core::GroupRequest)). And how long that may take.
+    Manage(Bytes, Duration),
     /// Each of several groups is to be asked for this change of its members.
     ChangeMembers(Manage),
     /// The reply is written.

@@ -128,7 +128,7 @@ fn member(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
     }
     // Who is in the group only its leader knows: this node may lag, or have left.
     if call.limits().key_scope.groups().is_none() {
-        return Ok(Step::Manage(change.to_bytes()));
+        return Ok(Step::Manage(change.to_bytes(), call.limits().change_timeout));
     }
     Ok(Step::ChangeMembers(change))
 }
@@ -166,7 +166,7 @@ fn transfer(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
         }
     };
     match call.node.can_transfer(group) {
-        true => Ok(Step::Manage(request)),
+        true => Ok(Step::Manage(request, call.limits().timeout)),
         false => Err("ERR this protocol does not let its leader be chosen".into()),
     }
 }
@@ -192,7 +192,9 @@ fn roster(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
         [word, ref clauses @ ..] if is(word, "set") => Manage::Roster(clauses_of_roster(clauses)?),
         _ => return Err(ROSTER.into()),
     };
-    Ok(Step::Manage(manage.to_bytes()))
+    let limits = call.limits();
+    let within = if manage == Manage::ShowRoster { limits.timeout } else { limits.change_timeout };
+    Ok(Step::Manage(manage.to_bytes(), within))
 }
 
 fn clauses_of_roster(mut words: &[&[u8]]) -> Result<Roster, Fault> {

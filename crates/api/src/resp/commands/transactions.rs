@@ -136,7 +136,7 @@ fn exec(_: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
                 commands.push(Single(command));
                 parts.push(Part::Store { shape, resp3: call.state.resp3 });
             }
-            Ok(Step::Manage(_) | Step::ChangeMembers(_)) => {
+            Ok(Step::Manage(..) | Step::ChangeMembers(_)) => {
                 reply.error(format!("ERR {} is not allowed in a transaction", spec.name.replace('|', " ")));
                 parts.push(Part::Ready(out));
             }
