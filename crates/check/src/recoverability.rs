@@ -144,14 +144,6 @@ impl Checker for Recoverability {
         }
         less.into_iter().try_for_each(|slot| self.check(at, slot))
     }
-
-    fn on_crash(&mut self, _: u64, who: Process, _: &dyn Clocks) -> Result<(), Violation> {
-        if let Some(disk) = self.disks.get_mut(&who.node) {
-            disk.pending.clear();
-            disk.stated.clear();
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]
@@ -160,10 +152,11 @@ mod tests {
     use super::*;
 
     /// Five voters, of whom `quorum` are left; any three shards restore the value. Steps: `2:0` node 2 persists shard
-    /// 0 (`*`: all of the value, `!`: of another value), `2+` it is durable, `2-` it crashes, `=` the value is chosen.
+    /// 0 (`*`: all of the value, `!`: of another value, `_`: of another slot), `2+` it is durable, `2-` it is started
+    /// anew, `=` the value is chosen.
     fn is_violated(quorum: fn(usize) -> usize, steps: &str) -> bool {
         let mut checker = Recoverability::new(quorum);
-        let mut written = [0; 6];
+        let (mut written, mut lives) = ([0; 6], [0; 6]);
         let group =
             Fact::Configured { index: 0, voters: (1..=5).map(node).collect(), outgoing: NodeSet::EMPTY };
         checker.on_fact(0, who(1, 0), &group, &true_clocks).unwrap();
@@ -173,18 +166,23 @@ mod tests {
             }
             let (id, what) = step.split_at(1);
             let id: u64 = id.parse().unwrap();
-            let (at, records) = (who(id, 0), &mut written[id as usize]);
+            let (life, records) = (&mut lives[id as usize], &mut written[id as usize]);
+            let at = who(id, *life);
             match what.split_at(1) {
                 ("+", _) => checker.on_records(1, at, *records, *records),
-                ("-", _) => checker.on_crash(1, at, &true_clocks),
+                ("-", _) => {
+                    (*life, *records) = (*life + 1, 0);
+                    Ok(())
+                }
                 (_, shards) => {
                     let held = |digit: u8| 1 << (digit - b'0');
-                    let (digest, shards) = match shards {
-                        "*" => (7, u16::MAX),
-                        "!" => (8, u16::MAX),
-                        digits => (7, digits.bytes().map(held).fold(0, |all, one: u16| all | one)),
+                    let (slot, digest, shards, data) = match shards {
+                        "*" => (1, 7, u16::MAX, 1),
+                        "!" => (1, 8, u16::MAX, 1),
+                        "_" => (2, 7, u16::MAX, 1),
+                        digits => (1, 7, digits.bytes().map(held).fold(0, |all, one: u16| all | one), 3),
                     };
-                    let stored = Fact::Stored { slot: 1, digest, shards, data: 3 };
+                    let stored = Fact::Stored { slot, digest, shards, data };
                     checker.on_fact(1, at, &stored, &true_clocks).unwrap();
                     *records += 1;
                     checker.on_records(1, at, *records, *records - 1)
@@ -205,10 +203,12 @@ mod tests {
             (four, "1:0 2:1 3:2 4:3 1+ 2+ 3+ 4+ =", false),
             (four, "1:0 2:1 3:2 4:3 1+ 2+ 3+ =", true),
             (four, "1:0 2:1 3:2 4:3 1+ 2+ 3+ 4- 4+ =", true),
+            (four, "1:0 2:1 3:2 4:3 1+ 2+ 3+ 4- 4:_ 4+ =", true),
             (majority, "1:01 2:12 3:23 4:34 1+ 2+ 3+ 4+ =", false),
             (majority, "1:01 2:12 4:34 1+ 2+ 4+ =", true),
             (majority, "1:* 2:* 3:* 1+ 2+ 3+ =", false),
             (majority, "1:* 2:* 3:! 1+ 2+ 3+ =", true),
+            (majority, "1:* 2:0 3:1 1+ 2+ 3+ =", true),
             (majority, "1:* 2:* 1+ 2+ =", true),
             (majority, "1:* 2:* 3:* 1+ 2+ 3+ = 3:0 3+", true),
             (majority, "1:* 2:* 3:* 4:* 1+ 2+ 3+ 4+ = 3:0 3+", false),

@@ -130,4 +130,19 @@ mod tests {
             assert_eq!(linearizability::check(&wide).is_ok(), fine, "{versions} versions");
         }
     }
+
+    /// Also if they are told in another order; what removes all keys is a version of each.
+    #[test]
+    fn versions_are_counted_in_the_order_in_which_they_were_invoked() {
+        let text = "
+            1 30 40 clear = done
+            1 10 20 put \"k\" \"a\" always never no = done
+            2 50 60 get \"k\" = value some \"a\"
+        ";
+        let history = History::parse(text).unwrap();
+        for (versions, fine) in [(0, false), (1, true)] {
+            let wide = widened(&history, &Bounds::from([(2, Staleness::Versions(versions))]));
+            assert_eq!(linearizability::check(&wide).is_ok(), fine, "{versions} versions");
+        }
+    }
 }

@@ -440,7 +440,6 @@ impl Search<'_> {
             let inside = op.pure && !op.asks && op.call < before && op.single() == Some(key);
             if inside && !longer.done.contains(op.slot) && self.agrees(id, &longer.state) {
                 longer.done.insert(self.problem.op(id).slot);
-                longer.ops.push(id);
             }
         }
         let mut risks = self.risks(id, &path.state, &longer.state);
