@@ -117,8 +117,8 @@ impl Leases {
         for promises in [&mut self.promises, &mut self.doubtful] {
             promises.retain(|(grantor, _, _), end| end.at(*grantor, clocks) > at);
         }
-        let (promises, doubtful) = (&self.promises, &self.doubtful);
-        self.heard.retain(|key| promises.contains_key(key) || doubtful.contains_key(key));
+        let promises = &self.promises;
+        self.heard.retain(|key| promises.contains_key(key));
         let end = clocks.true_time(grantor, until);
         if end > at {
             self.constant(at, key, end, clocks)?;
@@ -412,6 +412,17 @@ mod tests {
                     (40, a, Promises(2, 8, 200)),
                 ],
                 None,
+            ),
+            (
+                "a restarted grantor that forgot, and others have promised meanwhile",
+                vec![
+                    (0, c, Promises(1, 7, 100)),
+                    (1, a, Believes(3, 7, 90)),
+                    (2, b, Promises(1, 7, 100)),
+                    (40, c, Crashes),
+                    (50, c2, Promises(2, 8, 150)),
+                ],
+                Some((50, "bound to n1 under 7 until 100")),
             ),
             (
                 "a restarted grantor that forgot",

@@ -409,6 +409,13 @@ mod tests {
                 "none",
             ),
             (
+                "nor what a write leaves beside one",
+                r#"1 10 20 put "k" "a" always in 5 no = done
+                   1 30 40 batch () (increment "k" 1 put "m" "x" always never no) = batch none
+                   2 50 60 get "m" = value none"#,
+                "none",
+            ),
+            (
                 "keys with a time to live are none of its business",
                 r#"1 10 20 put "k" "a" always in 5 no = done
                    1 30 40 get "k" = value none

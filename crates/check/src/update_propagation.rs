@@ -96,7 +96,7 @@ impl UpdatePropagation {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{first_rejected, node, who};
+    use super::super::testing::{Step, first_rejected, first_rejected_step, node, who};
     use super::*;
 
     #[test]
@@ -171,5 +171,18 @@ mod tests {
             let facts: Vec<_> = three(1).into_iter().chain(facts).collect();
             assert_eq!(first_rejected(&mut UpdatePropagation::default(), &facts), rejected, "{name}");
         }
+    }
+
+    #[test]
+    fn what_one_has_sent_before_it_crashes_may_arrive_later() {
+        let (a, b, c) = (who(1, 0), who(2, 0), who(3, 0));
+        let chain = Fact::Chain { number: 1, members: [1, 2, 3].map(node).to_vec() };
+        let entry = |index| Step::Says(Fact::Appended { index, term: 1, digest: index, writes: true });
+        let begin = [a, b, c].map(|who| (who, Step::Says(chain.clone())));
+        let steps =
+            [(a, entry(1)), (b, entry(1)), (b, Step::Crashes), (c, entry(1)), (a, entry(2)), (c, entry(2))];
+        let steps = begin.into_iter().chain(steps).zip(0..).map(|((who, step), at)| (at, who, step));
+        let steps: Vec<_> = steps.collect();
+        assert_eq!(first_rejected_step(&mut UpdatePropagation::default(), &steps), None);
     }
 }

@@ -58,3 +58,34 @@ impl WallClocks {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One is 5 behind and is set right at 100; the other is 20 ahead and is set back by 30 at 50.
+    #[test]
+    fn clocks_show_what_they_do_between_their_jumps() {
+        let clocks = WallClocks::new([[(0, -5), (100, 0)], [(0, 20), (50, -10)]]);
+        for (until, most) in
+            [(10, 30), (49, 69), (50, 69), (60, 69), (74, 69), (75, 70), (99, 94), (100, 100)]
+        {
+            assert_eq!(clocks.most(until), most, "until {until}");
+        }
+        for (from, to, age, least) in [
+            (10, 20, 0, 5),
+            (48, 50, 0, 40),
+            (49, 49, 0, 44),
+            (99, 200, 0, 89),
+            (120, 130, 0, 110),
+            (50, 50, 1, 40),
+        ] {
+            assert_eq!(clocks.least_known(from, to, age), least, "from {from} to {to}, {age} old");
+        }
+        assert_eq!(clocks.least_known(100, 100, 1), 90);
+        assert_eq!(clocks.least_known(101, 101, 1), 91);
+        for (time, first) in [(10, 0), (30, 10), (69, 49), (70, 50), (90, 88), (94, 95)] {
+            assert_eq!(clocks.first(time), first, "{time}");
+        }
+    }
+}

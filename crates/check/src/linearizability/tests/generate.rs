@@ -20,6 +20,7 @@ pub enum Kind {
     Increment,
     Append,
     Length,
+    Range,
     PutMany,
     GetMany,
     Exists,
@@ -43,6 +44,7 @@ impl Mix {
         (Kind::Increment, 1),
         (Kind::Append, 1),
         (Kind::Length, 1),
+        (Kind::Range, 1),
     ]);
     pub const EVERYTHING: Mix = Mix(&[
         (Kind::Get, 4),
@@ -53,6 +55,7 @@ impl Mix {
         (Kind::Increment, 1),
         (Kind::Append, 1),
         (Kind::Length, 1),
+        (Kind::Range, 1),
         (Kind::PutMany, 1),
         (Kind::GetMany, 1),
         (Kind::Exists, 1),
@@ -162,6 +165,10 @@ impl Store {
             Kind::Increment => Command::Increment { key, by: self.random.range(1..3) as i64 },
             Kind::Append => Command::Append { key, value: self.value() },
             Kind::Length => Command::Length { key },
+            Kind::Range => {
+                let mut draw = || self.random.range(0..6) as i64 - 3;
+                Command::GetRange { key, start: draw(), end: draw() }
+            }
             Kind::PutMany => {
                 let pairs = vec![(key, self.value()), (other, self.value())];
                 Command::PutMany { pairs, if_none: self.random.chance(0.2) }
