@@ -334,6 +334,16 @@ fn broken_histories_are_rejected_at_the_reply_that_cannot_be() {
         ),
         ("a reply of another command", "1 0 1 get \"k\" = integer 3", 0),
         (
+            "a key that must be absent is there, whatever happens to another before its last write",
+            "3 4 33 get \"k\" = value some \"1\"
+             4 7 22 batch () (append \"k\" \"1\" get \"k\" put \"j\" \"0\" always never no) \
+                 = batch some (integer 1 value some \"1\" done)
+             2 11 20 put \"j\" \"1\" always never no = done
+             0 13 31 put-many (\"k\" \"1\" \"k\" \"2\") yes = done
+             1 14 18 put \"j\" \"2\" always never no = done",
+            3,
+        ),
+        (
             "a client overtakes itself within one instant",
             "1 5 5 put \"k\" \"a\" always never no = done
              1 5 5 get \"k\" = value none",
