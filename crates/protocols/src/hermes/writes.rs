@@ -399,9 +399,6 @@ impl Replica {
                 let waits = self.coordinator.queues.contains_key(&key);
                 self.coordinator.acks.entry(from).or_default().push(Ack { key, at, waits });
             } else if let Some(later) = self.recall(&key, cx) {
-                if let Some(pending) = self.coordinator.pending.get_mut(&key) {
-                    pending.contended = true;
-                }
                 self.coordinator.later.entry(from).or_default().push(later);
             }
         }
@@ -496,18 +493,13 @@ impl Replica {
     // Epochs -----------------------------------------------------------------------------------------------------
 
     /// An epoch begins in which this member is live. What is pending begins anew in it: acknowledgements of another
-    /// epoch do not count, since others were asked.
+    /// epoch do not count, since others were asked. What has gathered to be sent is as true as before.
     pub(super) fn take_up(&mut self, cx: &mut Context<'_, Self>) {
-        let coordinator = &mut self.coordinator;
-        coordinator.versions.clear();
-        (coordinator.later, coordinator.acks) = (BTreeMap::new(), BTreeMap::new());
-        coordinator.valid.clear();
-        coordinator.confirmed.clear();
-        coordinator.yielded.clear();
-        coordinator.peers.clear();
+        self.coordinator.peers.clear();
         if !self.is_whole {
             return self.stop_serving(cx);
         }
+        let coordinator = &mut self.coordinator;
         let live = self.epochs.live();
         let is_orphan = |at: Timestamp| {
             let writer = Replica::member(at.writer);
