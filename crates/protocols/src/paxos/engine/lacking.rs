@@ -5,10 +5,9 @@
 //! that has executed them, as all missed decisions do (`blocks/catchup.rs`): slot by slot as long as that one keeps
 //! them, else with its state. When, is the policy's decision ([`LackingConfig`]), since fetching costs what sending
 //! shards has saved. Where a client of the node waits until it shows a slot, what is missing up to there is gathered or
-//! fetched without waiting. In three cases values are fetched at once:
+//! fetched without waiting. In two cases values are fetched at once:
 //!
 //! - *a leader* must execute what was chosen before its ballot, if another has it whole; it gathers shards as well;
-//! - *a replica whose vote does not count* gets no shards;
 //! - *a configuration that is chosen* must be executed: a change is over when a majority has.
 //!
 //! What is restored need not be persisted: the shards are, and after a restart it is had again. A configuration is the
@@ -108,10 +107,7 @@ impl<P: Policy> Replica<P> {
 
     /// The first slot that is to be fetched, if another replica can tell it.
     pub(super) fn missing_from(&self) -> Option<u64> {
-        let fetches = self.log.complete() < self.lacking.fetch
-            || self.catchup.is_loading()
-            || matches!(self.role, Role::Leader(_))
-            || !self.configuration.1.votes(self.me);
+        let fetches = self.log.complete() < self.lacking.fetch || matches!(self.role, Role::Leader(_));
         let known = if fetches { self.log.complete() } else { self.log.committed() };
         self.informants.know_more(known).then_some(known + 1)
     }
