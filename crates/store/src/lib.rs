@@ -44,4 +44,4 @@ pub use read::SCAN_ITEMS;
 pub use reply::{CommandError, Expires, Kind, Reply};
 pub use snapshot::{Frozen, LoadError, Loader};
 pub use store::{AHEAD, EXPIRE_LIMIT, KeyValue, NAME_LIMIT, REPLY_LIMIT, Store, StoredValue, VALUE_LIMIT};
-pub use users::{CommandRule, DEFAULT_USER, KeyRule, PasswordHash, Permissions, User, UserRule};
+pub use users::{CommandRule, DEFAULT_USER, KeyRule, KeyRules, PasswordHash, Permissions, User, UserRule};

@@ -18,7 +18,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use quorate_core::{Decoder, Encoder, FeatureLevel, Wire, WireError, wire_enum, wire_struct};
 
+pub use self::key_rules::{KeyRule, KeyRules};
 use crate::reply::CommandError;
+
+mod key_rules;
 
 /// The user of connections that name nobody.
 pub const DEFAULT_USER: &[u8] = b"default";
@@ -125,24 +128,6 @@ impl UserRule {
     }
 }
 
-/// Which keys may be used, and how.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyRule {
-    /// What is read of them may be told.
-    pub read: bool,
-    /// They may be changed.
-    pub write: bool,
-    /// Keys that match it are meant: a pattern with `*`, `?` and `[…]`, as Redis has them.
-    pub pattern: Bytes,
-}
-wire_struct!(KeyRule { read, write, pattern });
-
-impl KeyRule {
-    fn detached(&self) -> KeyRule {
-        KeyRule { pattern: Bytes::copy_from_slice(&self.pattern), ..*self }
-    }
-}
-
 /// Whether a command or a category is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandRule {
@@ -165,7 +150,7 @@ pub struct Permissions {
     /// Whether every key may be touched.
     pub all_keys: bool,
     /// The keys that may be touched otherwise.
-    pub keys: Vec<KeyRule>,
+    pub keys: KeyRules,
     /// Whether commands may be used of which no rule speaks.
     pub all_commands: bool,
     /// The commands that may be used otherwise; later rules count more.
@@ -183,13 +168,7 @@ impl Permissions {
     pub fn change(&mut self, rule: &UserRule) -> Result<bool, CommandError> {
         match rule {
             UserRule::Keys(_) if self.all_keys => return Err(CommandError::AllKeysAlready),
-            UserRule::Keys(rule) => match self.keys.iter_mut().find(|known| known.pattern == rule.pattern) {
-                Some(known) => {
-                    known.read |= rule.read;
-                    known.write |= rule.write;
-                }
-                None => self.keys.push(rule.clone()),
-            },
+            UserRule::Keys(rule) => self.keys.add(rule),
             UserRule::AllKeys => {
                 self.all_keys = true;
                 self.keys.clear();
@@ -230,7 +209,7 @@ impl Permissions {
     fn detached(&self) -> Permissions {
         Permissions {
             all_keys: self.all_keys,
-            keys: self.keys.iter().map(KeyRule::detached).collect(),
+            keys: self.keys.detached(),
             all_commands: self.all_commands,
             commands: self.commands.iter().map(CommandRule::detached).collect(),
         }

@@ -200,7 +200,7 @@ fn rule(random: &mut Random) -> UserRule {
 fn permissions(random: &mut Random) -> Permissions {
     Permissions {
         all_keys: random.chance(0.3),
-        keys: vec![KeyRule { read: random.chance(0.5), write: true, pattern: key(random) }],
+        keys: [KeyRule { read: random.chance(0.5), write: true, pattern: key(random) }].into_iter().collect(),
         all_commands: random.chance(0.3),
         commands: vec![CommandRule { allow: random.chance(0.5), name: field(random) }],
     }
