@@ -330,6 +330,7 @@ mod tests {
         let mut builder = Builder::new();
         (1..=4).for_each(|seq| builder.push(write(seq, 10)));
         builder.push(Entry::Write { session: 2, seq: 3, low: 1, command: Bytes::new() });
+        builder.push(Entry::Expire { keys: Vec::new() });
         let bytes = builder.bytes();
         assert_eq!((builder.withdraw(1, 5), builder.withdraw(3, 1)), (Some(5), None));
         assert_eq!(builder.bytes(), bytes, "nothing was taken back");
@@ -337,7 +338,10 @@ mod tests {
         assert_eq!(builder.withdraw(1, 0), None);
         let left = Batch::decode(&builder.take(Limits { entries: 9, bytes: 1000 }, Wall::ZERO));
         let left = left.unwrap().unwrap().entries;
-        assert!(matches!(left[..], [Entry::Write { session: 2, seq: 3, .. }]), "{left:?}");
+        assert!(
+            matches!(left[..], [Entry::Write { session: 2, seq: 3, .. }, Entry::Expire { .. }]),
+            "{left:?}"
+        );
         assert_eq!(builder.bytes(), 0);
     }
 

@@ -15,6 +15,22 @@ fn ms(millis: u64) -> Time {
 }
 
 #[test]
+fn the_margin_is_small_beside_the_guard_and_the_lease() {
+    for (settings, fits) in [
+        ("", true),
+        ("lease.drift=125ms", true),
+        ("lease.drift=126ms", false),
+        ("lease.guard=120ms", true),
+        ("lease.guard=119ms", false),
+        ("lease.duration=120ms", true),
+        ("lease.duration=119ms", false),
+    ] {
+        let mut words = Settings::parse(settings.split_whitespace()).expect("settings");
+        assert_eq!(LeaseConfig::from_settings(&mut words).is_ok(), fits, "{settings}");
+    }
+}
+
+#[test]
 fn a_granting_starts_is_renewed_and_given_back() {
     let (mut grantor, mut grantee) = (Grantor::new(TERMS, 40), Grantee::default());
     let guard = grantor.tend(7, 0, ms(0)).unwrap();
