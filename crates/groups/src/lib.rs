@@ -27,6 +27,7 @@ pub mod image;
 pub mod process;
 pub mod records;
 pub mod spec;
+mod status;
 #[cfg(test)]
 mod tests;
 

@@ -1,6 +1,6 @@
 //! The replicas and proxies of several groups as one process.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt::{self, Debug};
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
@@ -8,8 +8,8 @@ use std::sync::{Arc, LazyLock};
 use bytes::Bytes;
 use quorate_core::{
     Access, Answered, Decoder, GroupId, GroupRequest, Instant, Manage, Managed, NodeId, Outcome, Payload,
-    PeerStatus, ProxyId, REJOINING, Random, Request, RequestId, Sample, Saved, Shortage, Snapshot, Status,
-    Time, Wire, WireError, digest, mutation,
+    ProxyId, Random, Request, RequestId, Sample, Saved, Shortage, Snapshot, Status, Time, Wire, WireError,
+    digest, mutation,
 };
 use quorate_runtime::{
     AnyProcess, ConfiguredProtocol, Decoded, Effects, Encoding, GroupProcess, Input, RecordError, Start,
@@ -19,6 +19,7 @@ use quorate_store::{CommandError, Partition, Reply};
 
 use super::image::{GroupsImage, divide};
 use super::records::RecordOrder;
+use super::status;
 
 /// See the [module](super).
 struct GroupsProcess {
@@ -169,19 +170,6 @@ fn header(group: GroupId) -> Bytes {
 /// The reply to a request that no one group can execute.
 fn several_groups() -> Bytes {
     Reply::Error(CommandError::SeveralGroups).encoded()
-}
-
-/// Samples of each group, those of one name together; what tells one from others of its name already stays.
-fn labelled(of_groups: impl Iterator<Item = Vec<Sample>>) -> Vec<Sample> {
-    let mut all: Vec<Sample> = Vec::new();
-    for (group, samples) in (1..).zip(of_groups) {
-        all.extend(samples.into_iter().map(|sample| match sample.label.clone() {
-            None => sample.with("group", group.to_string()),
-            Some((label, value)) => sample.with(label, format!("{group}:{value}")),
-        }));
-    }
-    all.sort_by_key(|sample| sample.name);
-    all
 }
 
 /// A message or record of a group.
@@ -336,33 +324,8 @@ impl AnyProcess for GroupsProcess {
         self.groups.iter().zip(of_groups).any(|(group, own)| group.would_release(own))
     }
 
-    /// What is true of the node whichever group is meant: it leads if it leads any, and its positions are sums.
     fn status(&self, at: Instant) -> Option<Status> {
-        let groups = self.group_statuses(at);
-        let leads = |status: &&Status| status.leader.is_some() && status.leader == self.node;
-        let shown = groups.iter().find(|status| status.role == REJOINING);
-        let shown = shown.or_else(|| groups.iter().find(leads)).or(groups.first())?;
-        let is_led = groups.iter().all(|status| status.leader.is_some());
-        let mut peers: BTreeMap<NodeId, PeerStatus> = BTreeMap::new();
-        for peer in groups.iter().flat_map(|status| &status.peers) {
-            let of_all = peers.entry(peer.node).or_insert_with(|| peer.clone());
-            of_all.lag = of_all.lag.max(peer.lag);
-            of_all.heard_ms = of_all.heard_ms.into_iter().chain(peer.heard_ms).min();
-        }
-        let facts: BTreeMap<_, _> = groups.iter().rev().flat_map(|status| status.facts.clone()).collect();
-        let alike = groups.iter().all(|status| status.reads == shown.reads);
-        Some(Status {
-            role: shown.role,
-            leader: shown.leader.filter(|_| is_led || leads(&shown)),
-            ballot: groups.iter().map(|status| &*status.ballot).collect::<Vec<_>>().join(","),
-            committed: groups.iter().map(|status| status.committed).sum(),
-            applied: groups.iter().map(|status| status.applied).sum(),
-            lease: groups.iter().all(|status| status.lease),
-            reads: if alike { shown.reads } else { "by group" },
-            peers: peers.into_values().collect(),
-            samples: labelled(groups.iter().map(|status| status.samples.clone())),
-            facts: facts.into_iter().collect(),
-        })
+        status::of_all(&self.group_statuses(at), self.node)
     }
 
     fn records_of(&self, group: GroupId, upto: u64) -> u64 {
@@ -370,7 +333,7 @@ impl AnyProcess for GroupsProcess {
     }
 
     fn proxy_samples(&self) -> Vec<Sample> {
-        labelled(self.groups.iter().map(|group| group.proxy_samples()))
+        status::labelled(self.groups.iter().map(|group| group.proxy_samples()))
     }
 
     fn read(&self, command: &Bytes) -> Option<Bytes> {

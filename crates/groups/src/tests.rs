@@ -339,8 +339,12 @@ fn what_the_command_line_says_is_read_or_refused_with_what_would_be_right() {
         ("2", None, "multipaxos in 2 groups split at P"),
         ("a-m=crossword,n-z=bodega", None, "groups of crossword, bodega from n"),
         ("a-m, n-z=raft", None, "groups of multipaxos, raft from n"),
+        ("a-a=raft,b-z", None, "groups of raft, multipaxos from b"),
     ] {
-        assert_eq!(parse(groups, keys).map(|groups| groups.name()).ok(), Some(name), "{groups} {keys:?}");
+        let parsed = parse(groups, keys).unwrap();
+        assert_eq!(parsed.name(), name, "{groups} {keys:?}");
+        let keys = keys.map_or(String::new(), |keys| format!(" --group-keys {keys}"));
+        assert_eq!(parsed.flags(), format!("--protocol multipaxos --groups {groups}{keys}"));
     }
     for (groups, keys, why) in [
         ("0", None, "--groups: 0 groups: there may be 1 to 64"),
