@@ -204,6 +204,10 @@ mod tests {
             let error = Partition::new(splits.into_iter().map(key).collect()).unwrap_err().to_string();
             assert!(error.starts_with(why), "{error}");
         }
+        let numbered = |count| (1..=count).map(|number: usize| Key::from(format!("{number:02}"))).collect();
+        assert!(Partition::new(numbered(63)).is_ok());
+        let error = Partition::new(numbered(64)).unwrap_err().to_string();
+        assert_eq!(error, "65 groups: there may be 1 to 64");
     }
 
     #[test]
