@@ -143,7 +143,7 @@ struct Ask {
     change: Option<Box<MembershipChange>>,
     access: Access,
     /// How long it may take, if not as long as a command of a client.
-    within: Option<Duration>,
+    timeout: Option<Duration>,
     resp3: bool,
     outcome: Option<Outcome>,
     /// What the client is told in the place of its outcome.
@@ -429,7 +429,7 @@ impl Session {
             let mut writer = Writer { out: context.output, resp3: ask.resp3 };
             let mut around = Surroundings {
                 clock: shared.clock,
-                timeout: ask.within.unwrap_or(shared.limits.timeout),
+                timeout: ask.timeout.unwrap_or(shared.limits.timeout),
                 node: context.node,
             };
             let before = writer.out.len();
@@ -517,19 +517,17 @@ impl Session {
             Ok(Step::Ask(command, shape)) => {
                 self.ask(spec.name, (&command, shape, resp3), args.size(), shared, context);
             }
-            Ok(Step::Manage(command, within)) => {
+            Ok(Step::Manage(command, timeout)) => {
                 let read = (spec.name, context.now);
                 let ticket = self.replies.push(read, Shape::Managed, Access::Manage, resp3);
-                self.replies.ask_of(ticket).within = Some(within);
-                self.manage(ticket, Access::Manage, command, within, context);
+                self.manage(ticket, Access::Manage, command, timeout, context);
             }
             Ok(Step::ChangeMembers(change)) => {
                 let read = (spec.name, context.now);
                 let ticket = self.replies.push(read, Shape::Managed, Access::Manage, resp3);
                 let groups = shared.limits.key_scope.groups().map_or(1, KeyGroups::count);
                 let change = MembershipChange::of(change, groups, level_of(context.node));
-                let ask = self.replies.ask_of(ticket);
-                (ask.change, ask.within) = (Some(Box::new(change)), Some(shared.limits.change_timeout));
+                self.replies.ask_of(ticket).change = Some(Box::new(change));
                 self.change_members(ticket, shared, context);
             }
             Ok(Step::Close) => self.closing = true,
@@ -550,10 +548,12 @@ impl Session {
         ticket: Ticket,
         access: Access,
         command: Bytes,
-        within: Duration,
+        timeout: Duration,
         context: &mut SessionContext<'_>,
     ) {
-        let deadline = self.replies.ask_of(ticket).asked + within;
+        let ask = self.replies.ask_of(ticket);
+        ask.timeout = Some(timeout);
+        let deadline = ask.asked + timeout;
         let stream = self.state.connection;
         context.ask(ticket, Request { stream, command, access, deadline, after: 0 });
     }
@@ -763,7 +763,7 @@ impl Replies {
             asked,
             shape,
             next: None,
-            within: None,
+            timeout: None,
             scatter: None,
             change: None,
             access,

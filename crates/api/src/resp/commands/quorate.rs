@@ -193,8 +193,8 @@ fn roster(args: Args<'_>, call: &mut Call<'_, '_>) -> Result<Step, Fault> {
         _ => return Err(ROSTER.into()),
     };
     let limits = call.limits();
-    let within = if manage == Manage::ShowRoster { limits.timeout } else { limits.change_timeout };
-    Ok(Step::Manage(manage.to_bytes(), within))
+    let timeout = if manage == Manage::ShowRoster { limits.timeout } else { limits.change_timeout };
+    Ok(Step::Manage(manage.to_bytes(), timeout))
 }
 
 fn clauses_of_roster(mut words: &[&[u8]]) -> Result<Roster, Fault> {
