@@ -15,7 +15,7 @@ use crate::users;
 
 /// Longer than a node takes to explain that no majority answers.
 pub const TIMEOUT: Duration = Duration::from_secs(10);
-/// Longer than one takes to say that a change of members, or of the roster, is not done yet.
+/// Longer than a node takes to say that a change of members, or of the roster, is not done yet.
 pub const CHANGE_TIMEOUT: Duration = Duration::from_secs(65);
 /// For the state of one node, which it knows by itself.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(2);

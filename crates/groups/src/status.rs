@@ -1,4 +1,4 @@
-//! What is told of a node with several groups.
+//! The status of a node with several groups: those of its groups, put together.
 
 use std::collections::BTreeMap;
 

@@ -493,7 +493,7 @@ impl Replica {
     // Epochs -----------------------------------------------------------------------------------------------------
 
     /// An epoch begins in which this member is live. What is pending begins anew in it: acknowledgements of another
-    /// epoch do not count, since others were asked. What has gathered to be sent is as true as before.
+    /// epoch do not count, since others were asked. Messages that are still to be sent are true in it, too.
     pub(super) fn take_up(&mut self, cx: &mut Context<'_, Self>) {
         self.coordinator.peers.clear();
         if !self.is_whole {

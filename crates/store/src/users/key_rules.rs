@@ -1,4 +1,4 @@
-//! Which keys may be used: patterns in the order in which they were named, each once.
+//! The key patterns of a user or a selector (`~pattern` in Redis's ACL), found without comparing all.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -24,7 +24,7 @@ impl KeyRule {
     }
 }
 
-/// Rules by their patterns. A command may name tens of thousands, and all replicas execute it at about the same time.
+/// Rules in the order in which they were added. One command may add tens of thousands, and every replica executes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyRules {
     rules: Vec<KeyRule>,
@@ -65,7 +65,7 @@ impl Deref for KeyRules {
     }
 }
 
-/// They are as they come: what is decoded is encoded alike.
+/// They stay as they come, also two of one pattern: what was decoded is encoded alike.
 impl FromIterator<KeyRule> for KeyRules {
     fn from_iter<I: IntoIterator<Item = KeyRule>>(rules: I) -> KeyRules {
         let mut all = KeyRules::default();
